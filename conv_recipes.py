@@ -1,10 +1,6 @@
-"""The paper's convolutional nets, of tables 1 to 3: what each is made of, how it is trained, and the command.
-
-The command is started as `python conv_highway_networks.py`.
-"""
+"""The paper's convolutional nets, of tables 1 to 3, how each is trained, and the command `conv_highway_networks.py`."""
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +9,6 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from conv_highway_networks import (
-    SLICE,
     AveragePool,
     Blocks,
     ConvArchitecture,
@@ -35,7 +30,6 @@ from highway_networks import (
     Dataset,
     TrainingConfig,
     UpTo,
-    batch_sizes,
     hyperparameter,
     one_of,
 )
@@ -161,9 +155,7 @@ class ConvConfig(TrainingConfig, ConvArchitecture):
     batch_size: int = hyperparameter(100, "samples a step", POSITIVE)
     epochs: int = hyperparameter(20, "passes over the training samples", POSITIVE)
     n_train: int = hyperparameter(UpTo(55_000), "training samples, drawn at random", POSITIVE)
-    n_validation: int = hyperparameter(
-        UpTo(5000), "validation samples; if any, the test set is scored last only", ZERO_OR_MORE
-    )
+    n_validation: int = hyperparameter(UpTo(5000), "validation samples; tests are then scored last only", ZERO_OR_MORE)
     n_scored: int = hyperparameter(1000, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
     n_test: int = hyperparameter(UpTo(10_000), "test samples, drawn at random", POSITIVE)
     net: str = hyperparameter("mnist-16", "which of the paper's nets", one_of(NETS))
@@ -202,15 +194,6 @@ class ConvConfig(TrainingConfig, ConvArchitecture):
         """Make the net for images (C, H, W), without the mean image of any data."""
         architecture = {field.name: getattr(self, field.name) for field in dataclasses.fields(ConvArchitecture)}
         return ConvNet(shape, d_out, stages=self.stages, **architecture, rng=rng)
-
-    def memory(self, data: Dataset) -> int:
-        """Estimate the bytes of a run: maps, affine maps, and gradients of maps and parameters, for each slice."""
-        net, numbers = self.build(data.train_x.shape[1:], data.outputs, None), 0
-        for _, (C, H, W), (D, *_), branches in net.layers:
-            numbers += 2 * C * (H + 2 * net.reach) * (W + 1) + len(branches) * D * H * W
-        sizes = batch_sizes(self)
-        n_slices = sum(1 + math.ceil(size / (size if net.normalised else SLICE)) for size in sizes)
-        return (numbers * sum(sizes) + net.params.flat.size * (3 + n_slices)) * net.dtype.itemsize
 
     def augmented(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return preprocessed images x (B, C, H, W) randomly cropped and mirrored, if the config says so."""

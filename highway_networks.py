@@ -907,7 +907,6 @@ class TrainingConfig:
     title                   the name of such a run in words
     SIZE                    the name of the field that a sweep varies
     depth                   the number of blocks, for commands and logs
-    memory(data)            the bytes of a run, estimated; a family may lack it
     """
 
     SIZE: ClassVar[str]

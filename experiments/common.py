@@ -354,7 +354,7 @@ def saved_nets(log: Any) -> Iterator[str]:
 
 def place_of(name: str) -> str:
     """Return the name of the module of an experiment, in this package or in a room of it."""
-    places = [f"experiments.{room}{name}" for room in ("", "looks.", "beyond.")]
+    places = [f"experiments.{room}{name}" for room in ("", "looks.")]
     return next(filter(find_spec, places), places[0]) if name.isidentifier() else places[0]
 
 

@@ -163,16 +163,9 @@ def in_flags(error: InputError) -> str:
 
 
 def quote(word: str | os.PathLike) -> str:
-    """Return a word as a shell takes it, in one line: $'...' if it holds bytes that cannot be printed.
-
-    A path that begins as a flag does is told as ./-PATH.
-    """
-    is_no_flag = isinstance(word, Path) and str(word).startswith("-")
-    word = f"./{word}" if is_no_flag else os.fspath(word)
-    if word.isprintable():
-        return shlex.quote(word)
-    escaped = re.sub(rb"[^\w./=-]", lambda found: b"\\x%02x" % found[0][0], os.fsencode(word))
-    return f"$'{escaped.decode()}'"
+    """Return a word as a shell takes it, in one line; a path that begins as a flag does is told as ./-PATH."""
+    begins_as_flag = isinstance(word, Path) and str(word).startswith("-")
+    return printable(shlex.quote(f"./{word}" if begins_as_flag else os.fspath(word)))
 
 
 @contextmanager

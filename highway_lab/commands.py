@@ -18,7 +18,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from highway_lab import Interrupted
+from highway_lab import Interrupted, console, logs
 from highway_lab.cli import (
     OneLineParser,
     add_hyperparameters,
@@ -30,16 +30,7 @@ from highway_lab.cli import (
     quote,
     run_cli,
 )
-from highway_lab.console import (
-    EpochReporter,
-    describe_chance,
-    describe_scores,
-    name_files,
-    name_numbers,
-    name_run,
-    summary,
-    unfailing_output,
-)
+from highway_lab.console import name_files, name_run
 from highway_lab.datasets import DATASETS, choose_dataset, is_dataset_name, load_dataset, name_of
 from highway_lab.files import (
     check_replaceable,
@@ -50,19 +41,7 @@ from highway_lab.files import (
     scratch_folder,
 )
 from highway_lab.jobs import ResultFile, add_job_flags, check_number, run_missing
-from highway_lab.logs import (
-    MOST_VALUES,
-    DatasetInfo,
-    RunLog,
-    RunRecord,
-    digest_of_samples,
-    environment,
-    imported,
-    joined,
-    mathematics,
-    read_any,
-    write,
-)
+from highway_lab.logs import DatasetInfo, RunLog, RunRecord, imported
 from highway_lab.nets import save_net
 from highway_lab.training import train_resumably
 from highway_networks import Dataset, InputError, Run, TrainingConfig, fitted
@@ -114,7 +93,7 @@ class Job:
     def made_log(self) -> bool:
         """Return whether the log that is there is of the same runs."""
         schema: Any = RunLog[type(self.configs[0])]  # type: ignore[misc]
-        log: Any = read_any(self.out or "", schema)
+        log: Any = logs.read_any(self.out or "", schema)
         return bool(log) and log.dataset.name == self.dataset and {run.config for run in log.runs} == {*self.configs}
 
     def checkpoint(self, config: TrainingConfig) -> Path | None:
@@ -166,11 +145,11 @@ def run_job(job: Job, data: Dataset) -> None:
             run = done[-1]
             if place := job.checkpoint(run.config):
                 remove(place)
-            return f"{name_run(run.config)}  {describe_scores(run)}" if side_by_side else None
+            return f"{name_run(run.config)}  {console.describe_scores(run)}" if side_by_side else None
 
         try:
             runs = run_missing(
-                functools.partial(_train_one, job, lines, digest_of_samples(data), side_by_side),
+                functools.partial(_train_one, job, lines, logs.digest_of_samples(data), side_by_side),
                 sorted(job.configs, key=lambda config: -config.depth),
                 data,
                 lines,
@@ -193,7 +172,7 @@ def run_job(job: Job, data: Dataset) -> None:
         runs = [by_config[config] for config in job.configs]
         if job.out:
             try:
-                write(job.out, RunLog.new(job.command, info, runs=runs))
+                logs.write(job.out, RunLog.new(job.command, info, runs=runs))
             except InputError as error:
                 raise InputError(
                     f"{error}; all runs are safe in {lines.path}; to continue: {job.to_continue}"
@@ -201,10 +180,10 @@ def run_job(job: Job, data: Dataset) -> None:
             lines.keep(lambda run: run.config not in by_config)  # another job's
             os.utime(job.out)  # no older than these lines: --watch draws the newest file, and of equals the log
             remove(*job.checkpoint_paths())
-    print(f"\n{summary(runs, info)}")
+    print(f"\n{console.summary(runs, info)}")
     if job.of_folder:
         print(f"defaults for a folder: {job.of_folder}")
-    if data.classes and (words := describe_chance(runs, data.test_y)):
+    if data.classes and (words := console.describe_chance(runs, data.test_y)):
         print(words)
     if job.out:
         words = f"{quote(job.out)}{import_words(imported)}"
@@ -214,7 +193,7 @@ def run_job(job: Job, data: Dataset) -> None:
 def _train_one(
     job: Job, lines: ResultFile, samples: str, side_by_side: bool, config: TrainingConfig, data: Dataset
 ) -> RunRecord:
-    with unfailing_output():  # a worker process has none yet
+    with console.unfailing_output():  # a worker process has none yet
         watchers: list[Callable[[RunRecord], None]] = (
             [EpochLines(lines, samples)] if job.out and not job.scheduler else []
         )
@@ -223,7 +202,7 @@ def _train_one(
 
             watchers.append(EventFile(job.tensorboard, job.dataset, config))
         if not side_by_side:
-            watchers.append(EpochReporter(config, alone=job.jobs == 1))
+            watchers.append(console.EpochReporter(config, alone=job.jobs == 1))
 
         def report(run: Run) -> None:
             record: RunRecord = RunRecord.of(run)
@@ -252,7 +231,7 @@ class EpochLines:
 
     def __call__(self, run: RunRecord) -> None:
         """Add the new epochs of `run`; raises Interrupted if the disk is full."""
-        here = dataclasses.replace(environment(programs=mathematics(run)), samples=self.samples)
+        here = dataclasses.replace(logs.environment(programs=logs.mathematics(run)), samples=self.samples)
         new = dataclasses.replace(run.rows(self.rows), environment=here)
         self.lines.append(new, durable=False)
         self.rows = len(run.history.epoch)
@@ -261,7 +240,7 @@ class EpochLines:
 def read_unfinished(path: Path, config: type) -> RunLog:
     """Read the epochs that a job has trained so far, or until it was killed; raises InputError."""
     dataset = dataset_of(path)
-    runs = joined(ResultFile(path, run_of(config)).read())
+    runs = logs.joined(ResultFile(path, run_of(config)).read())
     if not is_dataset_name(dataset) or not runs:
         found = f"{len(runs)} runs on {dataset or 'no data set'}"
         raise InputError(f"{path}: expected runs in a file named LOG.DATASET.jsonl, found {found}; name another")
@@ -367,8 +346,8 @@ class TrainingCommand:
             for size, seed, block in product(sizes, seeds, blocks)
         ]
         values = sum(config.epochs * (config.depth + VALUES_OF_EPOCH) for config in configs)
-        if values > MOST_VALUES:
-            found = f"expected as many epochs and blocks as a log of {MOST_VALUES:,} values holds, found {values:,}"
+        if values > (most := logs.MOST_VALUES):
+            found = f"expected as many epochs and blocks as a log of {most:,} values holds, found {values:,}"
             raise InputError(f"runs: {found}; ask for fewer, in several commands")
         return configs
 
@@ -385,7 +364,7 @@ class TrainingCommand:
         names = [size] if self.sizes else []
         names += [dataset] * (dataset != self.dataset(size)) + ["quick"] * bool(given.quick)
         names += [given.block] * (given.block != self.block)
-        names += [f"{name}{name_numbers(values)}" for name, values in found.items() if values != expected[name]]
+        names += [f"{name}{console.name_numbers(values)}" for name, values in found.items() if values != expected[name]]
         usual = self.configure(**{self.config.SIZE: size})
         fields = self._given_fields(given).items()
         names += [f"{name}{value}" for name, value in fields if value != getattr(usual, name)]

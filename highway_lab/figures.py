@@ -49,7 +49,6 @@ BLOCK_COLORS = {  # of Okabe & Ito
 }
 SPARE_COLORS = ("#882255", "#44AA99", "#999933", "#332288", "#CC6677", "#117733", "#DDCC77", "#AA4499")
 COLORS = defaultdict(cycle(SPARE_COLORS).__next__, BLOCK_COLORS)  # another block gets the next, in each picture anew
-SETTINGS = (COLORS["highway"], COLORS["lstm"], COLORS["highway-uncoupled"])  # highway nets that differ by settings
 SEQUENTIAL = "viridis"  # ordered values: layers, gates
 LABEL_PAD = 7  # from the axes to a label, in points
 LABEL_GAP = 1.25  # smallest distance between two labels' middles, in font sizes

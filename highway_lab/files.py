@@ -1,14 +1,9 @@
-"""Files: read and verified, downloaded from mirrors, written as a whole, locked, and temporary ones removed.
+"""Files: read and verified, downloaded from mirrors, written as a whole, locked, and temporary ones removed."""
 
-What a process that was killed has left is recognised by the number of the process in its name.
-"""
-
-import glob
 import gzip
 import hashlib
 import lzma
 import os
-import secrets
 import shutil
 import sys
 import zlib
@@ -158,46 +153,25 @@ def _download(path: Path, source: Source) -> None:
 
 @contextmanager
 def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
-    """Open a temporary file that replaces `path` on success and is removed on any failure, or by the next such call.
+    """Open a temporary file that replaces `path` on success, and is removed on any failure.
 
-    A symbolic link stays, and the file that it leads to is replaced. Raises InputError if the folder cannot be written
-    or the disk is full; `path` is then as before.
+    What a killed process has left is written over by the next call. A symbolic link stays, and the file that it leads
+    to is replaced. Raises InputError if the folder cannot be written or the disk is full; `path` is then as before.
     """
     check_writable(path)
     place = followed(path)
-    temporary = place.with_name(f".{place.name}.{os.getpid()}.{secrets.token_hex(2)}")
+    temporary = place.with_name(f".{place.name}.part")
     try:
-        _remove_torn(path)
         try:
-            with open(temporary, mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
+            with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, place)
-        finally:  # the name is known before the file is there: Ctrl-C may come between the two
+        finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(path, error.strerror) from error
-
-
-def _remove_torn(path: str | os.PathLike) -> None:
-    """Remove temporary files beside `path` of processes that were killed during `atomic_write`."""
-    place = followed(path)
-    for torn in place.parent.glob(f".{glob.escape(place.name)}.[0-9]*.????"):
-        with suppress(OSError, ValueError):  # one in a read-only folder stays
-            if not is_running(int(torn.name.split(".")[-2])):
-                torn.unlink()
-
-
-def is_running(process: int) -> bool:
-    """Tell whether a process of this machine has this number."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # another user's
-        pass
-    return True
 
 
 def remove(*paths: str | os.PathLike) -> None:
@@ -259,6 +233,17 @@ SCRATCH = "highway-networks-"  # begins the names of folders for temporary files
 def scratch_folder() -> TemporaryDirectory:
     """Make a folder for temporary files; it is removed when it is left or, after a kill, by `remove_scratch`."""
     return TemporaryDirectory(prefix=f"{SCRATCH}{os.getpid()}-", ignore_cleanup_errors=True)
+
+
+def is_running(process: int) -> bool:
+    """Tell whether a process of this machine has this number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True
 
 
 def remove_scratch() -> None:

@@ -27,7 +27,7 @@ from highway_lab.cli import count, ignore_interrupts, import_file
 from highway_lab.console import count_of
 from highway_lab.files import atomic_write, content_of, make_place, remove, scratch_folder
 from highway_lab.logs import Result, imported
-from highway_networks import ArgumentError, InputError
+from highway_networks import InputError
 
 LOSSES = (BrokenExecutor, CancelledError, OSError)  # of a worker or a scheduler, not defects of a task
 ATTEMPTS = 3  # at tasks that were lost with a cluster's worker
@@ -169,21 +169,6 @@ def run_tasks(
 
 
 MOST_PROCESSES = 64  # or the number of CPUs: each process takes memory and time to start
-_processes = 1  # that share this machine's memory, including this one
-
-
-def check_memory(needed: int) -> None:
-    """Raise InputError unless this machine has `needed` bytes of memory for each process side by side."""
-    try:
-        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # a system that does not say
-        return
-    if needed * _processes > there:
-        wanted = f"{needed >> 20:,} MiB" + f" in each of {_processes} processes" * (_processes > 1)
-        raise ArgumentError(
-            f"memory: expected nets that {there >> 20:,} MiB can hold, found one that takes {wanted}; "
-            "ask for a smaller net, a smaller `batch_size` or fewer `jobs`"
-        )
 
 
 def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: int) -> Iterator:
@@ -200,7 +185,7 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
     begin: dict[str, Any] = {}
     with ExitStack() as stack:
         if jobs > 1:
-            begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs)}
+            begin = {"initializer": _begin_process, "initargs": (os.getpid(),)}
             begin["temp_folder"] = stack.enter_context(scratch_folder())
         with ignore_interrupts():  # processes that are started meanwhile inherit it
             finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, **begin)(
@@ -214,12 +199,9 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
                     get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
 
 
-def _begin_process(parent: int, processes: int) -> None:
+def _begin_process(parent: int) -> None:
     """Prepare this process, one of several: it ends soon after the one that started it, however that ends."""
     from tqdm import tqdm
-
-    global _processes
-    _processes = processes
 
     def end_with_parent() -> None:
         while os.getppid() == parent:

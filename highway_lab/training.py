@@ -1,46 +1,21 @@
 """Training in the laboratory: with one BLAS thread, so that bits do not depend on the machine, and resumable."""
 
-import math
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
-
-import numpy as np
 
 import highway_networks
 from highway_lab import checkpoints
-from highway_lab.jobs import check_memory
 from highway_lab.threads import one_thread
-from highway_networks import BLOCKS, Config, Dataset, Run, TrainingConfig, batch_sizes, check_hyperparameters
-
-
-def memory_of(config: Any, data: Dataset) -> int:
-    """Estimate the bytes of a run, by the configuration's own `memory` if it has one; 0 for a family without.
-
-    Those of a DeepNet are parameters, Adam's moments and, for each size of batch, gradients and workspace.
-    """
-    if hasattr(config, "memory"):
-        return config.memory(data)
-    if not isinstance(config, Config):
-        return 0
-    d_in, d_out, L, D = math.prod(data.train_x.shape[1:]), data.outputs or 0, config.depth, config.hidden
-    rows, sizes = BLOCKS[config.block].rows(D), batch_sizes(config)
-    n_params = D * (d_in + 1) + L * rows * (D + 1) + d_out * (D + 1)
-    a_sample = d_in + 1 + (L + 1) * (D + 1) + (L + 1) * rows + 3 * D
-    return (n_params * (3 + len(sizes)) + a_sample * sum(sizes)) * np.dtype(config.dtype).itemsize
+from highway_networks import Dataset, Run, TrainingConfig, check_hyperparameters
 
 
 class Training(highway_networks.Training):
-    """A training that takes one BLAS thread; raises ArgumentError for one that takes more memory than there is."""
+    """A training that takes one BLAS thread."""
 
     def __init__(self, config: TrainingConfig, data: Dataset):
         check_hyperparameters(config)  # again: a worker process may lack a block or a loss that a user's file has added
         with one_thread():
             super().__init__(config, data)
-
-    def new_net(self, rng: np.random.Generator) -> Any:
-        check_memory(memory_of(self.config, self.data))
-        return super().new_net(rng)
 
     def epochs(self, *, scored: bool = True) -> Iterator[float]:
         """Train as the core does, each epoch with one thread."""

@@ -567,11 +567,6 @@ def test_bad_weights_are_refused(weights, message):
         small().fit(X, Y, sample_weight=weights)
 
 
-def test_a_depth_beyond_any_memory_is_refused():
-    with pytest.raises(ValueError, match=r"memory: expected nets that .* can hold"):
-        small(depth=10**15).fit(X, Y)
-
-
 def test_numbers_of_numpys_kinds_are_numbers(tmp_path):
     usual = small(hidden=20, batch_size=50).fit(X, Y)
     kinds = {"depth": np.uint8(4), "hidden": np.int64(20), "batch_size": np.int8(50), "clip": Fraction(5)}

@@ -34,5 +34,6 @@ def test_the_site_has_pages_programs_notebooks_reference_and_article_and_loads_n
         shown = re.sub("<[^>]*>", "", re.sub(r"(?s)<details class=\"mkdocstrings-source.*?</details>", "", pages[page]))
         for noise in ("hyperparameter(", "str(object", "__repr__"):  # how a field is made, what its type says of itself
             assert noise not in shown, page
+    assert "<table>" in pages["experiments/index.html"]
     assert (tmp_path / "viz/gate_explorer.html").read_bytes() == (ROOT / "viz/gate_explorer.html").read_bytes()
     assert [page for page, text in pages.items() if LOADED.search(text)] == []

@@ -39,7 +39,7 @@ DIVERGING = dataclasses.replace(SMALL, optimizer="momentum", activation="relu", 
 
 @dataclasses.dataclass(frozen=True)
 class OwnConfig(TrainingConfig, Architecture):
-    """A family of nets with a name of its own for their width, and no `memory`."""
+    """A family of nets with a name of its own for their width."""
 
     units: int = hyperparameter(8, "units in each block")
     title = "own"

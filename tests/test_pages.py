@@ -1,25 +1,22 @@
-"""The pages: every experiment has one, in the same form, and every picture stands on one."""
+"""The pages: in one form, with numbers that are quoted rightly, links that lead somewhere, and every picture."""
 
 import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
-from helpers import ROOT
+from helpers import ROOT, assert_says, files_below
+from made_up import made_up_log
+from picture_helpers import outdated
 
-from experiments.__main__ import STEPS
-from experiments.claims import OURS, Verdict, came
-from experiments.common import load
-from pages import pages
+import pages
+from highway_lab.logs import write
+from highway_networks import InputError
 
-PARTS = ["How sure is this?", "What it means", "How to repeat it"]
-QUOTING = ["How sure is this?", "What it means", "Repeat it"]  # of pages that quote their numbers
-PAGES = {page: (ROOT / page).read_text(encoding="utf-8") for page in (*pages(), Path("CONTRIBUTING.md"))}
-
-
-def opening(page: Path) -> str:
-    """Return what stands above a page's first picture or section."""
-    return re.split(r"^(?:!\[|## )", PAGES[page], maxsplit=1, flags=re.MULTILINE)[0]
+PARTS = ["How sure is this?", "What it means", "Repeat it"]
+PAGES = {page: (ROOT / page).read_text(encoding="utf-8") for page in (*pages.pages(), Path("CONTRIBUTING.md"))}
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem.islower()], ids=str)  # not the README's
@@ -27,61 +24,15 @@ def test_a_page_asks_answers_and_says_how_sure_that_is_and_how_to_repeat_it(page
     title, *_ = PAGES[page].splitlines()
     assert title.startswith("# ")
     assert title.endswith("?")
-    quotes = "<!-- quoted from " in PAGES[page]
-    answered = PAGES[page] if quotes else opening(page)
-    assert re.search(r"^\*\*.+?\*\*", answered, re.MULTILINE | re.DOTALL), "an answer in bold"
-    found, parts = re.findall(r"^##+ (.+)$", PAGES[page], re.MULTILINE), QUOTING if quotes else PARTS
-    asked = [part for part in found if part in parts]
-    assert asked == parts * max(1, len(asked) // len(parts))  # once a question
+    assert re.search(r"^\*\*.+?\*\*", PAGES[page], re.MULTILINE | re.DOTALL), "an answer in bold"
+    asked = [part for part in re.findall(r"^##+ (.+)$", PAGES[page], re.MULTILINE) if part in PARTS]
+    assert asked == PARTS * max(1, len(asked) // len(PARTS))  # once a question
 
 
-MEASURED = [
-    name
-    for name in STEPS
-    if not hasattr(load(name).contents, "FIGURES") and any((ROOT / path).exists() for path in load(name).log_steps())
-]  # others are under way, or their numbers are quoted
-
-
-@pytest.mark.parametrize("name", MEASURED)
-def test_a_page_shows_all_pictures_tables_and_verdicts_of_its_experiment(name):
-    experiment = load(name)
-    text = PAGES[experiment.page]
-    linked = {Path(link).name for link in re.findall(r"\]\(([^)#]+)\)", text)}
-    assert {*experiment.figures.FIGURES} <= linked
-    assert {*experiment.tables} <= {*re.findall(r"<!-- table: (\S+) -->", text)}
-
-
-@pytest.mark.parametrize("name", [name for name in MEASURED if hasattr(load(name).figures, "claims")])
-def test_each_verdict_is_one_of_five_words_and_stands_in_the_opening(name):
-    experiment = load(name)
-    logs = [experiment.read(ROOT / path) for path in experiment.existing_logs()]
-    verdicts = {claim.verdict for _, claim in experiment.judge(logs)}
-    assert {type(verdict) for verdict in verdicts} == {Verdict}
-    bold = {word.lower() for word in re.findall(r"\*\*([^*.]+)\.?\*\*", opening(experiment.page))}
-    assert bold & {*Verdict}
-
-
-def verdict_rows() -> dict[Path, list[str]]:
-    """The rows of the tables of claims, by page, that the logs of experiments give."""
-    rows, index = {Path("README.md"): [], Path("experiments/README.md"): []}, Path("experiments")
-    for name in MEASURED:
-        experiment = load(name)
-        if not hasattr(experiment.figures, "claims"):
-            continue
-        paths = experiment.logs_of_tables(["mnist"])
-        for _, claim in experiment.judge([experiment.read(ROOT / path) for path in paths if (ROOT / path).exists()]):
-            ours, link = claim.section == OURS, f"[{claim.verdict}]({os.path.relpath(experiment.page, index)})"
-            judged = [claim.paper, link, claim.why, came(claim)]
-            rows[index / "README.md"].append(" | ".join(judged if ours else [claim.section, *judged]))
-            if not claim.detail:
-                rows[Path("README.md")].append(f"{claim.paper} | [{claim.verdict}]({experiment.page}) | {claim.why}")
-    return rows
-
-
-@pytest.mark.slow
-def test_the_tables_of_claims_hold_the_verdicts_of_the_logs():
-    for page, rows in verdict_rows().items():
-        assert [row for row in rows if f"| {row} |" not in PAGES[page]] == []
+@pytest.mark.parametrize("page", pages.pages(), ids=str)
+def test_a_page_quotes_its_numbers_rightly_and_forgets_none(page, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert pages.faults(page) == []
 
 
 def test_every_picture_stands_on_a_page():
@@ -93,3 +44,64 @@ def test_every_picture_stands_on_a_page():
 def test_what_a_page_links_to_is_there(page):
     links = [link for link in re.findall(r"\]\(([^)#]+)\)", PAGES[page]) if "://" not in link]
     assert [link for link in links if not (ROOT / page.parent / link).exists()] == []
+
+
+def test_every_committed_log_has_its_digest(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    if pages.sums() != pages.SUMS.read_text():
+        outdated(f"{pages.SUMS} has the digests of other logs")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """A working directory with a page and the logs that it quotes."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pages, "QUOTED", {"sweep": lambda: {"seeds": 20}})
+    Path("README.md").write_text("It has twenty seeds: 20.\n<!-- quoted from sweep\nseeds: 20 = seeds\n-->\n")
+    write("run.json", made_up_log(depths=(30,)))
+    write("run_sweep.json", made_up_log(depths=(5, 10), seeds=(0, 1, 2), diverged=[("plain", 1)]))
+    assert pages.main([]) == 0
+    return tmp_path
+
+
+@pytest.mark.skipif(shutil.which("sha256sum") is None, reason="needs sha256sum")
+def test_the_digests_are_those_of_sha256sum(folder):
+    done = subprocess.run(["sha256sum", "--check", "--strict", pages.SUMS], capture_output=True, text=True, check=True)
+    assert done.stdout == "run.json: OK\nrun_sweep.json: OK\n"
+
+
+def test_check_finds_a_changed_number_or_log_and_changes_nothing(folder, capsys):
+    assert pages.main(["--check"]) == 0
+    assert capsys.readouterr().out.endswith("checked the numbers of 1 page and the digests of 2 logs\n")
+    Path("README.md").write_text(Path("README.md").read_text().replace("20", "21"))
+    write("run.json", made_up_log(depths=(29,)))
+    before = files_below(folder)
+    assert pages.main(["--check"]) == 1
+    assert capsys.readouterr().err == (
+        "README.md: seeds: 21 = seeds: the value is 20\n"
+        "runs/SHA256SUMS: expected the digests of run.json, found others; run: python -m pages\n"
+    )
+    assert files_below(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        (None, ["README.md"]),
+        ("Gr\xfc\xdfe", ["README.md: expected text in UTF-8, found: ", "byte 0xfc in position 2"]),
+        (os.mkfifo, ["README.md: expected a readable file, found: a device or a pipe"]),
+    ],
+    ids=["no page", "Latin-1", "a pipe"],
+)
+def test_a_page_that_cannot_be_read_is_one_line(content, parts, folder, refused):
+    Path("README.md").unlink()
+    if callable(content):
+        content("README.md")
+    elif content is not None:
+        Path("README.md").write_text(content, encoding="latin-1")
+    assert_says(InputError(refused(pages.main, ["--check"]).rstrip("\n")), *parts)
+
+
+def test_a_run_costs_the_seconds_that_were_measured_or_those_of_its_epochs():
+    run, whole = {"history": {"seconds": [1.0, 2.0]}, "measured": {"score": 0.9}}, {"measured": {"seconds": 4.0}}
+    assert pages.seconds({"runs": [run, run | whole], "environment": None}) == 7

@@ -107,8 +107,3 @@ def test_commands_do_what_it_says(real_mnist, tmp_path, start):
             "run-highway-depth20-gate_bias-3.0-epochs1-n_train300-n_test100.json",
         )
     }
-
-
-def test_the_hours_that_readme_names_are_those_of_the_table():
-    named = re.search(r"\[(\d+)\s+core-hours\]", TEXT).group(1)
-    assert f"| all that is logged | {named} |" in (ROOT / "experiments" / "README.md").read_text(encoding="utf-8")

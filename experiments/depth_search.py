@@ -182,7 +182,6 @@ STUDY = Search(
     ),
     configure=configure,
     criteria={"lowest loss": lambda run: lowest_loss(run) + DIVERGED * run.diverged},
-    smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_test": 64},
     config=Config,
     measured=Found,
 )

@@ -186,7 +186,6 @@ def study(arms: Mapping[str, Arm], growth: int) -> Study:
         criteria={"orders": log_loss},
         growth=growth,
         own=own,
-        smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_test": 128, "n_scored": 128},
     )
 
 

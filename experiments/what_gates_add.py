@@ -307,8 +307,7 @@ def study(cells: Sequence[TaskCell], first: int, epochs: int, schedule: str, **o
         Stage((101, 102), epochs, FINALISTS, fields),
         Stage(scoring_seeds, epochs, 1, fields, "scored"),
     )
-    smoke = {"hidden": 8, "depth": 4, "n_train": 256, "n_test": 64, "n_validation": 64}
-    usual = {"measured": ArmMeasured, "smoke": smoke, "own": own, "criteria": CRITERIA}
+    usual = {"measured": ArmMeasured, "own": own, "criteria": CRITERIA}
     return Study(**{"arms": arms(BIASES), **usual, **options}, cells=cells, stages=stages, configure=configure)
 
 

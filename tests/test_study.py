@@ -34,12 +34,8 @@ CELLS = (Cell("x", 3, 2), Cell("y", 3, 2))
 STAGES = (Stage((100,), 2), Stage((101, 102), 4, best=3), Stage(range(4), 4, best=1, result="scored"))
 
 
-def configure(fields, cell, stage):
-    return ArmConfig(**fields, hidden=cell.hidden, depth=cell.depth)
-
-
 CRITERIA = {"a": lambda run: run.measured.train_loss, "b": lambda run: run.measured.score}
-STUDY = Study(ARMS, CELLS, STAGES, configure, CRITERIA, growth=4, own=lambda name, arm: Cell(name, 4, 2))
+STUDY = Study(ARMS, CELLS, STAGES, CRITERIA, growth=4, own=lambda name, arm: Cell(name, 4, 2))
 LONG = replace(STUDY, stages=(replace(STAGES[0], epochs=4), *STAGES[1:]))  # first tries as long as the second's
 
 
@@ -340,13 +336,10 @@ def tiny(workdir, monkeypatch) -> StudyExperiment:
     """A study of small nets, in a module of its own."""
     module = ModuleType("experiments.tiny", "A tiny study.")
     arms = {"x": Arm({}, {"lr": RATES[:2]}), "y": Arm({"block": "plain"}, {"lr": RATES[:2]})}
-    stages = (Stage((100,), 1), Stage(range(2), 1, best=1, result="scored"))
-
-    def configure(fields, cell, stage):
-        return ArmConfig(**fields, hidden=cell.hidden, depth=cell.depth, n_train=60, n_test=20)
-
+    images = {"n_train": 60, "n_test": 20}
+    stages = (Stage((100,), 1, options=images), Stage(range(2), 1, best=1, options=images, result="scored"))
     criteria = {"loss": lambda run: run.measured.train_loss or 9.0}
-    module.STUDY = Study(arms, CELLS, stages, configure, criteria, own=lambda name, arm: Cell(name, 4, 2))
+    module.STUDY = Study(arms, CELLS, stages, criteria, own=lambda name, arm: Cell(name, 4, 2))
     module.train = partial(study_command.train, columns=("train_loss",))
     module.FIGURES = {"tiny.png": lambda results: empty(sorted(cell.arm for cell in results.finished))}
     monkeypatch.setitem(sys.modules, module.__name__, module)

@@ -56,6 +56,11 @@ class Arm(NamedTuple):
         fixed = f"{fields.get('zero', '')},{fields.get('frozen', '')}".split(",")
         return len(BLOCKS[fields["block"]].branches) - sum(name.startswith("W") for name in fixed)
 
+    @property
+    def units(self) -> int:
+        """Number of units with which a block has about 5,100 trained parameters, if it trains one or two matrices."""
+        return 71 if self.matrices == 1 else 50
+
 
 @dataclass(frozen=True)
 class Cell:

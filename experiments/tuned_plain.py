@@ -85,7 +85,7 @@ def study(arms: Mapping[str, Arm], cells: Sequence[Cell], *choosing: Stage) -> S
         cells,
         stages=[*choosing, Stage(SEEDS, EPOCHS, best=1 if choosing else None, result="scored")],
         criteria={"minus accuracy": lambda run: -run.accuracy},  # 1 - accuracy is rounded, which would decide ties
-        own=lambda name, arm: Cell(name, 71 if arm.matrices == 1 else 50, 50),
+        own=lambda name, arm: Cell(name, arm.units, 50),
     )
 
 

@@ -156,14 +156,14 @@ class Detection:
 
 @dataclass
 class MarketRun(Result):
-    """One market; the last two are of days that a picture once showed."""
+    """One market; the last two are in the committed log alone, of days that a picture once showed."""
 
     task: Task
     scores: dict[str, R2]  # by model
     detections: dict[str, Detection]  # by signal
     settings: dict[str, list[str]]  # chosen, by model and fold
-    mean_T: dict_of(GATED, list[float | None])
-    second: list[bool]
+    mean_T: dict[str, list[float | None]] | None = None
+    second: list[bool] | None = None
 
 
 @dataclass
@@ -303,8 +303,6 @@ def run_task(task: Task, _: Any) -> MarketRun:
         scores={name: score(y, values, mean) for name, values in predicted.items()},
         detections={name: detect(signal, second.reshape(signal.shape)) for name, signal in signals.items()},
         settings={name: [fold[name] for fold in settings] for name in MODELS},
-        mean_T={name: [] for name in GATED},
-        second=[],
     )
 
 

@@ -178,5 +178,5 @@ def test_a_second_run_trains_and_measures_nothing(digits, workdir, monkeypatch):
     for kind, of in ((found.untrained, fresh), (found.trained, net)):
         assert kind.mean[dpe.EFFECTIVE] == pytest.approx(sum(of.gate_means(as_inputs(digits.test_x))), rel=1e-3)
     wrong = net.predict(as_inputs(digits.test_x)).argmax(axis=1) != digits.test_y
-    assert (found.seed, found.errors) == (1, np.count_nonzero(wrong))
+    assert found.seed == 1
     assert found.by_layer[-1] == found.confident_score[-1] == pytest.approx(1 - wrong.mean(), abs=1e-5)

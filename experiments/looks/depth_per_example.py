@@ -111,7 +111,6 @@ class NetDepth:
     """Depths of one seed's net before and after training, and early exits from the trained net."""
 
     seed: Count
-    errors: Count  # misclassified test images
     untrained: Depths
     trained: Depths
     by_layer: NonEmpty[Share]  # accuracy if all images leave after l = 0..L blocks
@@ -120,6 +119,7 @@ class NetDepth:
     confident_score: lists_of(Share, "doubts")  # accuracy likewise
     confident: Exit
     fixed: Exit
+    errors: Count | None = None  # in the committed log alone, for nothing reads it
 
 
 @dataclass
@@ -127,8 +127,8 @@ class SettingDepth(Result):
     """Nets of a setting, by seed."""
 
     setting: Setting
-    judge_score: Share
     nets: NonEmpty[NetDepth]
+    judge_score: Share | None = None  # in the committed log alone, for nothing reads it
 
 
 @dataclass
@@ -302,15 +302,15 @@ def examine(setting: Setting, data: Dataset) -> SettingDepth:
     with threadpool_limits(1):
         nets = [models.obtain(source, data) for source in setting.sources]
         logits = [net.predict(as_inputs(data.test_x, net.dtype)) for net in nets]
-        judged, net_losses = judge(data), [losses(of_net, data.test_y) for of_net in logits]
+        judged, *net_losses = (losses(of, data.test_y) for of in (judge(data), *logits))
         found = []
         for i, (source, net) in enumerate(zip(setting.sources, nets, strict=True)):
             hardness = {
-                JUDGE: losses(judged, data.test_y),
+                JUDGE: judged,
                 OTHERS: np.mean(net_losses[:i] + net_losses[i + 1 :], axis=0),
             }
             found.append(examine_net(net, Training(source.training, data).net, data, hardness, source.training.seed))
-    return SettingDepth(None, setting, rounded(np.mean(judged.argmax(axis=1) == data.test_y)), found)
+    return SettingDepth(None, setting, found)
 
 
 def examine_net(net: DeepNet, fresh: DeepNet, data: Dataset, hardness: dict[str, np.ndarray], seed: int) -> NetDepth:
@@ -320,7 +320,6 @@ def examine_net(net: DeepNet, fresh: DeepNet, data: Dataset, hardness: dict[str,
     untrained, trained = (describe(of, data, hardness) for of in (fresh, net))
     return NetDepth(
         seed,
-        errors=int(np.count_nonzero(~right[-1])),
         untrained=untrained,
         trained=trained,
         by_layer=rounded_list(right.mean(axis=1)),

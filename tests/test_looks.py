@@ -351,7 +351,7 @@ def test_a_users_net_and_images_have_a_log_and_pictures(name, own_folder, refuse
     assert experiment.read(Path(log)).dataset.classes == ["no $_0", "no $_1", "no $_2"]
     assert experiment.main(["plot", log, log]) == 0
     folder = Path("viz", Path(log).stem.removeprefix(f"{name}-"))
-    assert {path.name for path in folder.iterdir()} == experiment.figures.FIGURES.keys()
+    assert {path.name for path in folder.iterdir()} == experiment.contents.FIGURES.keys()
     for path in folder.iterdir():
         one, two = Image.open(path).text["Source"].splitlines()
         assert one == two

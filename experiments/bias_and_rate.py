@@ -29,7 +29,6 @@ from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 from . import study_command
 from .claims import ACCURACY_MARGIN, Verdict, any_of, judge_better, require
 from .common_figures import minus, rows_figure
-from .partly_frozen import ArmConfig
 from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task, accuracies, score_loss
 
 DEPTH, UNITS, EPOCHS = 50, 50, 12
@@ -75,21 +74,14 @@ def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> StartMe
     return StartMeasured(*common, None if common[1] is None else rounded(loss))
 
 
-def configure(fields: Mapping, cell: StartCell, stage: Stage) -> ArmConfig:
-    of_cell = {name: value for name, value in vars(cell).items() if name != "arm"}
-    return ArmConfig(**{**of_cell, **fields})
-
-
 def study(arms: Mapping[str, Arm], cells: Sequence[StartCell], *choosing: Stage) -> Study:
     images = {"n_train": 6_000, "n_test": 2_000}
     return Study(
         arms,
         cells,
         stages=(*choosing, Stage(SEEDS, EPOCHS, best=1 if choosing else None, options=images, result="scored")),
-        configure=configure,
         criteria={"loss": score_loss},
         own=lambda name, arm: StartCell(name, UNITS, DEPTH),
-        smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_validation": 64, "n_test": 64},
         measured=StartMeasured,
     )
 

@@ -96,7 +96,6 @@ STUDY = Study(
     configure=configure,
     criteria={"loss": score_loss},
     own=lambda name, arm: Cell(name, UNITS, DEEPEST),
-    smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_validation": 64, "n_test": 64},
     measured=FlowMeasured,
 )
 
@@ -140,7 +139,6 @@ def numbers(results: Results) -> dict:
         "diverged": sum(run.diverged for run in results.runs),
         "depths": [*GATE_BIAS],
         "bias": GATE_BIAS,
-        "rates": len(RATES),
         "seeds": max(map(len, runs.values())),
         "epochs": EPOCHS,
     }

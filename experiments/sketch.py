@@ -20,7 +20,6 @@ has not trained, and has no gates.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -95,9 +94,7 @@ STUDY = Study(
     ],
     stages=(Stage(range(10), Config.epochs, result="scored"),),
     configure=configure,
-    criteria={"error": lambda run: 1 - run.accuracy},
     own=lambda name, arm: ImagesCell(name, UNITS, DEPTH, FEW),
-    smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_test": 64},
     measured=GatesMeasured,
 )
 
@@ -135,7 +132,7 @@ def judge_lower(lead: Interval) -> Verdict:
 
 def numbers(results: Results) -> dict:
     """Return what the page quotes; by arm, blocks and images, gates by images."""
-    found = {(of.arm, of.depth, of.n_train): [*chain(*results.settings(of).values())] for of in results.finished}
+    found = {(of.arm, of.depth, of.n_train): runs for of, runs in results.by_cell().items()}
     scores = {of: accuracies(runs) for of, runs in found.items()}
     train = {of: trained(values) for of, values in scores.items()}
     share = {of: train[of] / len(scores[of]) for of in scores}

@@ -34,12 +34,8 @@ CELLS = (Cell("x", 3, 2), Cell("y", 3, 2))
 STAGES = (Stage((100,), 2), Stage((101, 102), 4, best=3), Stage(range(4), 4, best=1, result="scored"))
 
 
-def configure(fields, cell, stage):
-    return ArmConfig(**fields, hidden=cell.hidden, depth=cell.depth)
-
-
 CRITERIA = {"a": lambda run: run.measured.train_loss, "b": lambda run: run.measured.score}
-STUDY = Study(ARMS, CELLS, STAGES, configure, CRITERIA, growth=4, own=lambda name, arm: Cell(name, 4, 2))
+STUDY = Study(ARMS, CELLS, STAGES, CRITERIA, growth=4, own=lambda name, arm: Cell(name, 4, 2))
 LONG = replace(STUDY, stages=(replace(STAGES[0], epochs=4), *STAGES[1:]))  # first tries as long as the second's
 
 
@@ -143,15 +139,11 @@ def test_a_run_counts_once():
     assert [len({id(run) for run in of}) for of in tried.values()] == [2] * len(tried)
 
 
-def test_runs_of_fewer_epochs_do_not_count_where_longer_ones_choose():
-    _, _, tried = Results(STUDY, complete(STUDY)).rungs[CELLS[0]][2]
-    assert {run.config.epochs for of in tried.values() for run in of} == {4}
-
-
-def test_runs_of_other_options_do_not_count_either():
-    study = replace(LONG, stages=(replace(LONG.stages[0], options={"n_train": 60}), *STAGES[1:]))
+@pytest.mark.parametrize("shorter", [{"epochs": 2}, {"options": {"n_train": 60}}])
+def test_runs_of_fewer_epochs_or_other_options_do_not_count_where_longer_ones_choose(shorter):
+    study = replace(LONG, stages=(replace(LONG.stages[0], **shorter), *STAGES[1:]))
     _, _, tried = Results(study, complete(study)).rungs[CELLS[0]][2]
-    assert {run.config.n_train for of in tried.values() for run in of} == {ArmConfig.n_train}
+    assert {(run.config.epochs, run.config.n_train) for of in tried.values() for run in of} == {(4, ArmConfig.n_train)}
 
 
 def test_a_stage_that_varies_a_hyperparameter_chooses_among_its_values():
@@ -267,14 +259,6 @@ def test_a_cell_is_finished_with_its_last_stage():
     assert results.settings(CELLS[0], "again") == {}
 
 
-def test_a_small_study_has_the_form_of_the_whole():
-    small = STUDY.small()
-    assert [cell.arm for cell in small.cells] == ["x", "y"]
-    assert [len(small.grid(cell)) for cell in small.cells] == [2, 2]
-    assert (small.growth, [stage.best for stage in small.stages]) == (0, [None, 1, 1])
-    assert [stage.result for stage in small.stages] == [stage.result for stage in STAGES]
-
-
 def test_another_process_learns_of_blocks_that_have_a_number():
     task = STUDY.task(CELLS[0], STAGES[0], (RATES[0], 1.0), 0)
     task = pickle.dumps(replace(task, config=replace(task.config, block=numbered("rezero", 19))))
@@ -340,13 +324,10 @@ def tiny(workdir, monkeypatch) -> StudyExperiment:
     """A study of small nets, in a module of its own."""
     module = ModuleType("experiments.tiny", "A tiny study.")
     arms = {"x": Arm({}, {"lr": RATES[:2]}), "y": Arm({"block": "plain"}, {"lr": RATES[:2]})}
-    stages = (Stage((100,), 1), Stage(range(2), 1, best=1, result="scored"))
-
-    def configure(fields, cell, stage):
-        return ArmConfig(**fields, hidden=cell.hidden, depth=cell.depth, n_train=60, n_test=20)
-
+    images = {"n_train": 60, "n_test": 20}
+    stages = (Stage((100,), 1, options=images), Stage(range(2), 1, best=1, options=images, result="scored"))
     criteria = {"loss": lambda run: run.measured.train_loss or 9.0}
-    module.STUDY = Study(arms, CELLS, stages, configure, criteria, own=lambda name, arm: Cell(name, 4, 2))
+    module.STUDY = Study(arms, CELLS, stages, criteria, own=lambda name, arm: Cell(name, 4, 2))
     module.train = partial(study_command.train, columns=("train_loss",))
     module.FIGURES = {"tiny.png": lambda results: empty(sorted(cell.arm for cell in results.finished))}
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -457,13 +438,9 @@ def test_a_log_wins_over_what_a_kill_has_left_beside_it(tiny):
     assert tiny.read(LOG).runs[0].n_trained == first.n_trained
 
 
-def test_runs_on_other_images_are_never_mixed(tiny, my_arm, refused, capsys, small_mnist):
+def test_runs_on_other_images_are_never_mixed(tiny, refused, small_mnist):
     mnist = ["run", "--data-dir", str(small_mnist)]
     assert tiny.main(mnist) == 0
-    assert tiny.main([*RUN, "--with", "my_arm.py"]) == 0
-    capsys.readouterr()
-    assert tiny.main(["table", "runs/tiny-digits-my_arm.json", "--with", "my_arm.py"]) == 0
-    assert [row.partition(",")[0] for row in capsys.readouterr().out.splitlines()] == ["arm", *["mine"] * 4]
     LOG.write_bytes(Path("runs/tiny.json").read_bytes())
     assert "expected runs on digits, found runs on mnist" in refused(tiny.main, RUN)
 
@@ -530,17 +507,6 @@ def test_a_study_has_to_say_in_which_size_it_takes_an_arm(tiny, my_arm, refused)
     tiny.contents.STUDY = replace(tiny.contents.STUDY, own=None)
     again = StudyExperiment(tiny.contents)
     assert "expected a study that takes nets of one's own" in refused(again.main, [*RUN, "--with", "my_arm.py"])
-
-
-def test_runs_of_seconds_are_judged_by_a_small_study(tiny, my_arm, capsys):
-    assert tiny.main(["run", "--smoke"]) == 0
-    capsys.readouterr()
-    assert tiny.main(["plot", "runs/tiny-smoke.json"]) == 0
-    assert "0 of them superfluous\n\ndrew" in capsys.readouterr().out
-    assert tiny.main(["run", "--smoke", "--with", "my_arm.py"]) == 0
-    assert capsys.readouterr().out.endswith("plot runs/tiny-smoke-my_arm.json --with my_arm.py\n")
-    assert tiny.main(["table", "runs/tiny-smoke-my_arm.json", "--with", "my_arm.py"]) == 0
-    assert [row.partition(",")[0] for row in capsys.readouterr().out.splitlines()] == ["arm", *["mine"] * 4]
 
 
 def test_a_cluster_gets_all_runs_that_can_be_made_now(tiny, monkeypatch):

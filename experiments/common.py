@@ -170,25 +170,25 @@ class Experiment:
         """Return what pages quote of the committed logs."""
         return self.contents.numbers(*map(self.read, self.existing_logs()))
 
-    def plot(self, arguments: argparse.Namespace) -> None:
-        """Print the numbers of logs, and draw all figures.
+    def folder_of(self, paths: Sequence[Path]) -> Path:
+        """Return the folder of the pictures of logs: viz/ for all committed ones, another for any others."""
+        from highway_lab.figures import picture_folder
 
-        They go to viz/ if the logs are all committed ones, else to the folder of the first that is none, or of the
-        first.
-        """
-        from highway_lab.figures import drawing, picture_folder, save_all
+        if other := next((path for path in paths if path not in self.log_steps()), None):
+            return picture_folder(other, self.log_path())
+        return Path("viz") if {*paths} == {*self.existing_logs()} else Path("viz", paths[0].stem)
+
+    def plot(self, arguments: argparse.Namespace) -> None:
+        """Print the numbers of logs, and draw all figures."""
+        from highway_lab.figures import drawing, save_all
 
         paths = [*map(self.named, arguments.logs)] or self.existing_logs() or [self.log_path()]
-        most, committed = len(self.datasets), self.log_steps()
-        if len(arguments.logs) > most:
+        if len(arguments.logs) > (most := len(self.datasets)):
             raise InputError(f"plot: expected at most {most} logs, found {len(arguments.logs)}; name fewer")
         logs = [self.read(path) for path in paths]
         with drawing("the numbers", *paths):
             pprint(self.contents.numbers(*logs), width=120, compact=True, sort_dicts=False)
-        other = next((path for path in paths if path not in committed), None)
-        folder = picture_folder(other, self.log_path()) if other else Path("viz")
-        if not other and {*paths} != {*self.existing_logs()}:  # the committed pictures are of all logs
-            folder /= paths[0].stem
+        folder = self.folder_of(paths)
         pictures = {folder / name: partial(draw, *logs) for name, draw in self.contents.FIGURES.items()}
         save_all(pictures, *paths)
         for path in pictures:

@@ -207,15 +207,21 @@ class StudyExperiment(Experiment):
         beside = self.log_with(self.log_of(ending), own) if own else None
         if given := self.named(arguments.logs[0]) if arguments.logs else beside:
             ending = next((of for of in logs if logs[of] == [given]), ending)
-            dataset = self.read(given).dataset
-            ours = [path for path in logs.get(ending, ()) if own and self.read(path).dataset.name == dataset.name]
-            logs = {ending: [*ours, given]}
+            log = self.read(given)
+            ours = [(path, self.read(path)) for path in logs.get(ending, ()) if own]
+            alike = [path for path, of in ours if (of.dataset.name, is_smoke(of)) == (log.dataset.name, is_smoke(log))]
+            logs = {ending: [*alike, given]}
+        elif ending:
+            logs = {ending: logs.get(ending, [self.log_of(ending)])}
         found = {}
         for of, paths in (logs or {ending: [self.log_of(ending)]}).items():
             read = [self.read(path) for path in paths]
             study = with_own(self.known[of], own) if own and of == ending else self.known[of]
             study = study.small() if is_smoke(read[0]) else study
             found[of] = Results(study, [run for log in read for run in log.runs])
+            if len(found[of].superfluous) == len(found[of].runs):
+                expected = f"expected a log of {self.name}, found no run that it asks for"
+                raise InputError(f"{paths[-1]}: {expected}; name another log, or the study that has made it")
         return found, [path for paths in logs.values() for path in paths]
 
     def in_one(self, results: dict[str, Results]) -> Any:
@@ -320,15 +326,13 @@ class StudyExperiment(Experiment):
 
     def plot(self, arguments: argparse.Namespace) -> None:
         """Draw the figures of a study's logs, and say what each cell has chosen, and what is missing."""
-        from highway_lab.figures import drawing, picture_folder, save_all
+        from highway_lab.figures import drawing, save_all
 
         results, paths = self.load(arguments)
         for of in results.values():
             with drawing("a summary", *paths):
                 print(summary(of), end="\n\n")
-        committed = [path for path in self.log_steps() if path.exists()]
-        folder = Path("viz") if paths == committed else picture_folder(paths[-1], self.log_path())
-        shown = self.in_one(results)
+        folder, shown = self.folder_of(paths), self.in_one(results)
         pictures = {folder / name: partial(draw, shown) for name, draw in self.contents.FIGURES.items()}
         save_all(pictures, *paths)
         for path in pictures:
@@ -360,7 +364,7 @@ def is_smoke(log: StudyLog) -> bool:
 def arms_of(file: Path) -> dict[str, Arm]:
     """Import a user's file and return its arms; raises InputError for a file that has none."""
     if str(file) not in imported:
-        import_file(str(file))
+        import_file(str(file), "--with")
     arms = getattr(sys.modules[file.stem], "ARMS", None)
     if not (isinstance(arms, dict) and arms and all(isinstance(of, Arm) for of in arms.values())):
         expected = 'expected ARMS = {"a name": Arm(...)} in it, arms of experiments.study'

@@ -87,6 +87,8 @@ class StudyLog(Log, Generic[RunT]):
             nothing = dict.fromkeys(raw.pop("measured"))
             for run in raw["runs"]:
                 task = run["task"]
+                if min(run["environment"], task["cell"]) < 0:
+                    raise IndexError("a negative index")
                 run["environment"], task["cell"] = environments[run["environment"]], cells[task["cell"]]
                 task["config"], run["measured"] = defaults | task["config"], nothing | run["measured"]
                 StudyRun.unpacked(run, of_run)
@@ -246,8 +248,8 @@ class StudyExperiment(Experiment):
             study = both.only(both.arms.keys() - study.arms.keys())
         with lock_log(job.path):
             self.train_all(job, study.small() if job.smoke else study)
-        if job.path == self.log_of(ending) and hasattr(self.contents, "finish"):
-            self.contents.finish(job.data, Results(study, self.read(job.path).runs))
+            if job.path == self.log_of(ending) and hasattr(self.contents, "finish"):
+                self.contents.finish(job.data, Results(study, self.read(job.path).runs))
         words = [quote(job.path)] * (job.path != self.log_path()) + [f"--study {ending}"] * bool(ending)
         words += [f"--with {quote(arguments.own)}"] if arguments.own else []
         command = "plot" if ending in self.studies else "table"

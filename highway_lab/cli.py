@@ -100,7 +100,8 @@ def with_home(word: str) -> str:
 def refuse_empty(argv: Sequence[str]) -> None:
     """Raise InputError for an empty word or `--flag=`: of a path it would mean this folder, or the default."""
     if empty := [word for word in argv if not word or (word.startswith("--") and word.endswith("="))]:
-        raise InputError(f"arguments: expected none that is empty, found {empty[0]!r}; give it a value, or leave it out")
+        found = f"expected none that is empty, found {empty[0]!r}"
+        raise InputError(f"arguments: {found}; give it a value, or leave it out")
 
 
 def import_files(argv: Sequence[str]) -> None:

@@ -22,6 +22,7 @@ from highway_lab import commands
 from highway_lab.cli import OneLineParser, import_words, quote, run_cli
 from highway_lab.datasets import DATASETS, load_dataset
 from highway_lab.files import lock_log, make_place, read_bytes, remove
+from highway_lab.intervals import Interval
 from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
 from highway_lab.logs import DatasetInfo, Log, TrainedRun, grouped, imported
 from highway_lab.training import train_resumably
@@ -187,12 +188,23 @@ class Experiment:
             raise InputError(f"plot: expected at most {most} logs, found {len(arguments.logs)}; name fewer")
         logs = [self.read(path) for path in paths]
         with drawing("the numbers", *paths):
-            pprint(self.contents.numbers(*logs), width=120, compact=True, sort_dicts=False)
+            pprint(plain(self.contents.numbers(*logs)), width=120, compact=True, sort_dicts=False)
         folder = self.folder_of(paths)
         pictures = {folder / name: partial(draw, *logs) for name, draw in self.contents.FIGURES.items()}
         save_all(pictures, *paths)
         for path in pictures:
             print(f"drew {path}")
+
+
+def plain(of: Any) -> Any:
+    """Return numbers as a reader wants them: six digits, intervals and verdicts as texts."""
+    if isinstance(of, Mapping):
+        return {plain(name): plain(value) for name, value in of.items()}
+    if isinstance(of, Interval | str):
+        return str(of)
+    if isinstance(of, list | tuple | np.ndarray):
+        return type(of)(map(plain, of)) if isinstance(of, list) else (*map(plain, of),)
+    return float(f"{of:.6g}") if isinstance(of, float | np.floating) else of
 
 
 def with_ending(path: Path, ending: str) -> Path:

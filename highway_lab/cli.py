@@ -114,7 +114,10 @@ def import_files(argv: Sequence[str]) -> None:
 
 
 def import_file(file: str, flag: str = "--import") -> None:
-    """Import a user's file that a flag names, whose folder joins Python's path, unless it is the program that runs; raises InputError."""
+    """Import a user's file that a flag names, unless it is the program that runs; raises InputError.
+
+    Its folder joins Python's path.
+    """
     path, program = Path(file), getattr(sys.modules["__main__"], "__file__", None) or os.devnull
     check_suffix(flag, path, "block.py")
     if not path.is_file():

@@ -14,6 +14,7 @@ stay those of STUDY until all is there.
 import argparse
 import csv
 import math
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -218,12 +219,11 @@ class StudyExperiment(Experiment):
         found = {}
         for of, paths in (logs or {ending: [self.log_of(ending)]}).items():
             read = [self.read(path) for path in paths]
+            if other := next((log.command for log in read if self.name not in re.split("[ .]", log.command)), None):
+                raise InputError(f"{paths[-1]}: expected a log of {self.name}, found one of {other!r:.80}; name another")
             study = with_own(self.known[of], own) if own and of == ending else self.known[of]
             study = study.small() if is_smoke(read[0]) else study
             found[of] = Results(study, [run for log in read for run in log.runs])
-            if len(found[of].superfluous) == len(found[of].runs):
-                expected = f"expected a log of {self.name}, found no run that it asks for"
-                raise InputError(f"{paths[-1]}: {expected}; name another log, or the study that has made it")
         return found, [path for paths in logs.values() for path in paths]
 
     def in_one(self, results: dict[str, Results]) -> Any:

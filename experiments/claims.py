@@ -5,7 +5,6 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from highway_lab.intervals import Interval, interval
-from highway_lab.tables import markdown
 
 # Least differences that count, the same in all experiments unless a page argues for another:
 ACCURACY_MARGIN = 0.5  # points of accuracy
@@ -136,7 +135,8 @@ def holds(verdicts: Mapping[Any, Verdict], form: str = "{}") -> str:
 def claims_table(claims: Iterable[Claim]) -> str:
     """Return the verdicts of an experiment's page, a row a claim."""
     rows = [[f"{of.paper} ({of.section})", f"**{of.verdict}**", of.why, of.measured] for of in claims]
-    return markdown(["the claim", "verdict", "why", "measured"], rows, words=True)
+    rows = [["the claim", "verdict", "why", "measured"], [":--"] * 4, *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
 
 def came(claim: Claim) -> str:

@@ -72,7 +72,7 @@ def show(_: argparse.Namespace) -> None:
     for name in STEPS:
         experiment = load(name)
         print(f"{name:<24} {experiment.doc}")
-        for path in (*experiment.log_steps(), *(Path("viz") / figure for figure in experiment.figures.FIGURES)):
+        for path in (*experiment.log_steps(), *(Path("viz") / figure for figure in experiment.contents.FIGURES)):
             print(f"{'':<24}   {'there  ' if path.exists() else 'missing'} {path}")
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         is_one = re.search("^(EXPERIMENT|STUDY) = ", path.read_text(encoding="utf-8"), re.MULTILINE)

@@ -27,8 +27,6 @@ from highway_lab.logs import DatasetInfo, Log, TrainedRun, grouped, imported
 from highway_lab.training import train_resumably
 from highway_networks import Dataset, InputError, TrainingConfig
 
-from .claims import claims_table
-
 NO_DATA = (None,)  # `datasets` of an experiment that needs none
 CHANCE = 0.1  # accuracy of guessing among ten classes; a diverged run counts as this
 CHANCE_LOSS = math.log(1 / CHANCE)  # of guessing
@@ -112,9 +110,9 @@ class Experiment:
         suffix = "-smoke" if smoke else "" if dataset in (None, self.datasets[0]) else f"-{dataset}"
         return Path("runs") / f"{self.name}{suffix}.json"
 
-    def log_steps(self, datasets: Iterable[str | None] | None = None) -> dict[Path, list[str]]:
-        """Return the paths of the committed logs of these data sets (default: of all), and the step that makes each."""
-        logs = {self.log_path(name): step_words("run", name) for name in datasets or self.datasets}
+    def log_steps(self) -> dict[Path, list[str]]:
+        """Return the paths of the committed logs, and the step that makes each."""
+        logs = {self.log_path(name): step_words("run", name) for name in self.datasets}
         return logs | {self.log_path(ending): step.split() for ending, step in self.more.items()}
 
     def dataset_of(self, step: str) -> str | None:
@@ -124,11 +122,6 @@ class Experiment:
     def existing_logs(self) -> list[Path]:
         """Return the paths of the committed logs that exist."""
         return [path for path in self.log_steps() if path.exists()]
-
-    def logs_of_tables(self, datasets: Iterable[str | None]) -> list[Path]:
-        """Return the paths of the logs that tables are made of: of these data sets, and further ones that exist."""
-        further = {self.log_path(ending) for ending in self.more}
-        return [path for path in self.log_steps(datasets) if path not in further or path.exists()]
 
     def named(self, path: Path) -> Path:
         """Return a path as `log_steps` has it, if it leads to one of these logs."""
@@ -169,11 +162,6 @@ class Experiment:
         print(f"saved {path}\nto see it: {self.parser.prog} plot{named}{import_words(imported)}")
 
     @property
-    def page(self) -> Path:
-        """Path of the page that tells what was found."""
-        return Path(*self.module.split(".")).with_suffix(".md")
-
-    @property
     def contents(self) -> ModuleType:
         """The module of the experiment."""
         return importlib.import_module(self.module)
@@ -182,36 +170,11 @@ class Experiment:
         """Return what pages quote of the committed logs."""
         return self.contents.numbers(*map(self.read, self.existing_logs()))
 
-    @property
-    def figures(self) -> ModuleType:
-        """Module with FIGURES and, until pages quote numbers, TABLES."""
-        own = self.contents
-        return own if hasattr(own, "FIGURES") else importlib.import_module(f"{self.module}_figures")
-
-    @property
-    def tables(self) -> dict[str, Callable[..., str]]:
-        """TABLES and, if the experiment judges the paper, the table NAME_claims of its verdicts."""
-        figures = self.figures
-        if not hasattr(figures, "claims"):
-            return getattr(figures, "TABLES", {})
-        judged = {f"{self.name}_claims": lambda *logs: claims_table(claim for _, claim in self.judge(logs))}
-        return figures.TABLES | judged
-
-    def judge(self, logs: Sequence[Log]) -> Iterator[tuple[Log, Any]]:
-        """Yield each claim and its log, the first of its data set; each data set is judged alone."""
-        from highway_lab.figures import drawing
-
-        for dataset in dict.fromkeys(log.dataset and log.dataset.name for log in logs):
-            of = [log for log in logs if (log.dataset and log.dataset.name) == dataset]
-            with drawing("the verdicts", f"the logs of {self.name}"):
-                claims = self.figures.claims(*of)
-            yield from ((of[0], claim) for claim in claims)
-
     def plot(self, arguments: argparse.Namespace) -> None:
-        """Print the tables of logs, and the verdicts of committed ones; draw all figures.
+        """Print the numbers of logs, and draw all figures.
 
         They go to viz/ if the logs are all committed ones, else to the folder of the first that is none, or of the
-        first. A further log is judged beside the first of its data set only.
+        first.
         """
         from highway_lab.figures import drawing, picture_folder, save_all
 
@@ -220,24 +183,13 @@ class Experiment:
         if len(arguments.logs) > most:
             raise InputError(f"plot: expected at most {most} logs, found {len(arguments.logs)}; name fewer")
         logs = [self.read(path) for path in paths]
-        for name, tabulate in getattr(self.figures, "TABLES", {}).items():
-            with drawing(f"the table {name}", *paths):
-                print(tabulate(*logs), end="\n\n")
-        if hasattr(self.contents, "FIGURES"):
-            with drawing("the numbers", *paths):
-                pprint(self.contents.numbers(*logs), width=120, compact=True, sort_dicts=False)
-        first = {self.log_path(log.dataset and log.dataset.name) for log in logs}
-        if hasattr(self.figures, "claims") and first <= {*paths} <= committed.keys():
-            for _, claim in self.judge(logs):
-                print(
-                    f"{claim.section}: {claim.paper}\n    {claim.verdict}: {claim.why}\n    {claim.measured}",
-                    end="\n\n",
-                )
+        with drawing("the numbers", *paths):
+            pprint(self.contents.numbers(*logs), width=120, compact=True, sort_dicts=False)
         other = next((path for path in paths if path not in committed), None)
         folder = picture_folder(other, self.log_path()) if other else Path("viz")
         if not other and {*paths} != {*self.existing_logs()}:  # the committed pictures are of all logs
             folder /= paths[0].stem
-        pictures = {folder / name: partial(draw, *logs) for name, draw in self.figures.FIGURES.items()}
+        pictures = {folder / name: partial(draw, *logs) for name, draw in self.contents.FIGURES.items()}
         save_all(pictures, *paths)
         for path in pictures:
             print(f"drew {path}")

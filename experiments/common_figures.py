@@ -11,11 +11,9 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from highway_lab.figures import COLORS, INK, draw_seeds, new_figure, number_layers
-from highway_lab.intervals import Interval
 from highway_lab.logs import Log
 from highway_networks import Config
 
-from .claims import Verdict, combine, holds
 from .common import final_values
 
 PAPER = "tanh from −2"  # the setting of the paper's net for MNIST, as `name_setting` names it
@@ -36,12 +34,6 @@ def times(orders: float) -> str:
 def minus(value: float) -> str:
     """Return a number with a minus sign in place of the hyphen; zero has none."""
     return f"{value + 0:g}".replace("-", "−")
-
-
-def loss_in_words(logarithm: Interval) -> str:
-    """Return a loss and the ends of its interval, given its decimal logarithm."""
-    ends = f" ({10**logarithm.low:.2g} to {10**logarithm.high:.2g})" if np.isfinite(logarithm.half) else ""
-    return f"{10**logarithm.value:.2g}{ends}"
 
 
 def name_setting(config: Config) -> str:
@@ -142,15 +134,6 @@ def scale_by_logarithm(axes: Axes) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def judge_each(
-    leads: Mapping[Any, Interval], rule: Callable[[Interval, float], Verdict], margin: float
-) -> tuple[Verdict, str, str]:
-    """Return the verdict of a claim about several depths, the keys; where it `holds`; and the intervals."""
-    verdicts = {key: rule(lead, margin) for key, lead in leads.items()}
-    measured = ", ".join(f"{lead:+.2f} at {key}" for key, lead in leads.items())
-    return combine(verdicts.values()), holds(verdicts, "at {} layers"), measured
 
 
 def gains(runs: Runs, others: Runs) -> np.ndarray:

@@ -31,7 +31,7 @@ def test_every_experiment_is_in_the_list_and_has_its_steps():
 
 
 def test_no_two_experiments_share_a_figure():
-    names = [name for of in map(load, STEPS) for name in of.figures.FIGURES]
+    names = [name for of in map(load, STEPS) for name in of.contents.FIGURES]
     assert len(names) == len(set(names)) > len(OTHERS)
 
 
@@ -48,7 +48,7 @@ def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys):
         short = experiment.name
         others = (*experiment.datasets[1:], *experiment.more)
         paths = [Path(f"runs/{short}.json"), *(Path(f"runs/{short}-{of}.json") for of in others)]
-        paths += [Path("viz") / figure for figure in experiment.figures.FIGURES]
+        paths += [Path("viz") / figure for figure in experiment.contents.FIGURES]
         expected.append(f"{name} {experiment.contents.__doc__.splitlines()[0]}")
         expected += [f"{'there' if path in there else 'missing'} {path}" for path in paths]
     assert [" ".join(line.split()) for line in lines] == expected
@@ -136,7 +136,7 @@ def test_each_experiment_runs_once_and_draws(workdir, monkeypatch, capsys, name)
     assert (log.dataset and log.dataset.name) == (None if experiment.datasets == NO_DATA else "digits")
     assert log.command == f"python -m experiments {name} run --smoke"
     assert experiment.main(["plot", path]) == 0
-    figures = experiment.figures
+    figures = experiment.contents
     pictures = files_below(Path("viz"))
     assert pictures.keys() == {f"smoke/{figure}" for figure in figures.FIGURES}
     assert all(content.startswith(OPENING[Path(name).suffix]) for name, content in pictures.items())
@@ -153,6 +153,6 @@ def test_committed_logs_are_small_and_give_the_committed_figures(workdir, name):
     assert all(log.stat().st_size <= 2_000_000 for log in logs)
     assert experiment.main(["plot"]) == 0
     redrawn = files_below(workdir / "viz")
-    assert redrawn.keys() == set(experiment.figures.FIGURES)
+    assert redrawn.keys() == set(experiment.contents.FIGURES)
     for figure, content in redrawn.items():
         assert_redrawn(ROOT / "viz" / figure, content, *logs)

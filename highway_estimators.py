@@ -28,15 +28,13 @@ with_mean=False), and by a TransformedTargetRegressor. Computations are in the i
 
 import copy
 import dataclasses
-import datetime
 import json
 import math
 import os
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import formatannotation
-from numbers import Integral, Real
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self, get_args
@@ -49,11 +47,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_clas
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
-from sklearn.utils import _safe_indexing, check_array, check_consistent_length, check_random_state, gen_batches
+from sklearn.utils import _safe_indexing, check_array, check_random_state, gen_batches
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target, unique_labels
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
 from highway_lab import checkpoints, nets
 from highway_lab.fields import Count
@@ -73,8 +71,10 @@ from highway_networks import (
     Config,
     Dataset,
     DeepNet,
+    InputError,
     Loss,
     TrainingConfig,
+    as_python,
     expected_instead,
     fill,
     hyperparameter,
@@ -91,8 +91,6 @@ DECAY, SHALLOW = 0.003, 5  # of weight_decay="auto": a factor, and the most bloc
 FEWEST = 100  # samples to validate on, of early_stopping="auto"
 OPEN_BLOCKS = 2.0  # for gate_bias="auto": the effective depth of an untrained net
 PRECISIONS = [np.float64, np.float32]
-ACCEPTED = {int: Integral, float: Real, str: str, bool: bool | np.bool_}
-TIMES = datetime.date, datetime.time, datetime.timedelta
 EITHER = (lambda value: True, "True or False")
 IMPUTED = "make_pipeline(SimpleImputer(), {scaler}, {estimator}())"
 REMEDIES = {  # by what scikit-learn says of a column: what it has found there, and what a user could type
@@ -106,7 +104,6 @@ REMEDIES = {  # by what scikit-learn says of a column: what it has found there, 
 }
 PICKLED = (BLOCKS, ACTIVATIONS, INITS)  # tables to which users add
 OPTIMIZER = "optimizer."  # begins the names of its vectors in a saved estimator
-CALLER = 5  # stack level of the user's line: above `_run`, `_train`, `_fit`, and `fit` or `partial_fit`
 
 
 def gate_bias_for(depth: int) -> float:
@@ -215,6 +212,7 @@ class HighwayEstimator(BaseEstimator):
 
     _loss: ClassVar[str]  # a name in LOSSES
     _net_type: ClassVar[type]
+    _config_type: ClassVar[type]
     _doc_link_module: ClassVar[str] = __name__
     _doc_link_template: ClassVar[str] = Path(__file__).resolve().as_uri()  # the docstrings: the project has no site
 
@@ -236,21 +234,22 @@ class HighwayEstimator(BaseEstimator):
         """Train; if that fails, restore all attributes of the last fit."""
         before = dict(vars(self))
         try:
-            self._train(X, y, sample_weight, **how)
+            if warning := self._train(X, y, sample_weight, **how):
+                warnings.warn(warning, stacklevel=3)  # of the line that called `fit` or `partial_fit`
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
             raise
         return self
 
-    def _train(self, X, y, sample_weight, *, resume: bool, incremental: bool = False, **targets: Any) -> None:
+    def _train(self, X, y, sample_weight, *, resume: bool, incremental: bool = False, **targets: Any) -> Warning | None:
         given = self._checked_parameters()
         if given.early_stopping is True and incremental:
             raise ValueError("partial_fit does not support early_stopping=True")
         if incremental:
             given.max_iter, given.schedule = 1, "constant"  # one more epoch, not a whole training
         dtype = self.net_.dtype if resume else PRECISIONS
-        check_no_times(X=X)
+        check_no_times("X", X)
         X, y, outputs = self._check_samples(X, y, {"dtype": dtype, "reset": not resume}, **targets)
         weights, rng, validation = self._weights(sample_weight, X, y), check_random_state(self.random_state), None
         if weights is not None:  # a sample of no weight is none, for validation, too
@@ -261,44 +260,52 @@ class HighwayEstimator(BaseEstimator):
         self.n_train_, self.n_validation_ = len(y), len(validation[1]) if validation else 0
         if self.verbose:
             print(f"training on {self.n_train_:,} samples, validating on {self.n_validation_:,}")
+        given.lr, given.epochs = given.learning_rate, given.max_iter
+        names = {of.name for of in dataclasses.fields(self._config_type)}
         config = self._new_config(
-            given,
             resume,
-            block=given.block,
-            activation=given.activation,
-            init=given.init,
-            init_gain=given.init_gain,
+            **{name: value for name, value in vars(given).items() if name in names and value != "auto"},
             loss=self._loss,
-            optimizer=given.optimizer,
-            clip=given.clip,
-            epochs=given.max_iter,
             n_train=X.shape[0],
-            n_test=1,
             seed=rng.randint(2**31),
             dtype=(self.net_.dtype if resume else X.dtype if X.dtype in PRECISIONS else np.dtype(np.float32)).name,
         )
+        if weights is not None:
+            weights = weights / weights.max()  # whose sum cannot overflow
+            weights = (weights / weights.mean()).astype(config.dtype)
         # A data set needs a test sample; this one is not scored.
-        data = Dataset(X, y, X[:1], y[:1], outputs, train_weights=normalised(weights, np.dtype(config.dtype)))
+        data = Dataset(X, y, X[:1], y[:1], outputs, train_weights=weights)
         training = Training(config, data)
         if resume:
             self._restore(training)
         earlier = self.validation_scores_ if resume and validation else None
-        losses, scores = self._run(training, validation, earlier or [], incremental)
+        losses, scores, warning = self._run(training, validation, earlier or [], incremental)
         state = checkpoints.optimizer_state(training.optimizer)
         state.pop("lr", None)  # the user may set another before training continues
         self.net_, self._rng, self._moments = training.net, training.rng, (self.optimizer, state)
         self.loss_curve_ = (self.loss_curve_ if resume else []) + losses
         self.validation_scores_ = (earlier or []) + scores if validation else None
         self.n_iter_ = len(self.loss_curve_)
+        return warning
 
-    def _new_config(self, given: SimpleNamespace, resume: bool, **shared: Any) -> TrainingConfig:
-        """Return the configuration of the net and its training, for the `given` parameters."""
+    def _new_config(self, resume: bool, **chosen: Any) -> TrainingConfig:
+        """Return the configuration of the net and its training; `chosen` has all parameters but those that are auto."""
         raise NotImplementedError
 
     def _checked_parameters(self) -> SimpleNamespace:
         """Return the parameters that have a rule; raises ValueError for a wrong type or a broken rule."""
-        fields = [field for field in dataclasses.fields(self) if field.metadata["rule"]]
-        return SimpleNamespace(**{field.name: checked(field, getattr(self, field.name)) for field in fields})
+        given = SimpleNamespace()
+        for field in (field for field in dataclasses.fields(self) if field.metadata["rule"]):
+            rule, value = field.metadata["rule"], as_python(getattr(self, field.name))
+            kind, *auto = get_args(field.type) or (field.type,)  # `float | str` stands for a float or "auto"
+            if not (auto and isinstance(value, str) and value == "auto"):
+                if expected := expected_instead(value, kind, rule):
+                    found = f"expected {expected}{' or auto' * bool(auto)}, found {value!r:.40}"
+                    remedy = "choose another" + f", or {ADD_NAME}" * isinstance(rule[1], Mapping)
+                    raise ValueError(f"{field.name}: {found}; {remedy}")
+                value = kind(value)
+            setattr(given, field.name, value)
+        return given
 
     def _weights(self, sample_weight: Any, X, y: np.ndarray) -> np.ndarray | None:
         """Return factors (n,) on the samples' losses, or None: all are 1."""
@@ -320,24 +327,23 @@ class HighwayEstimator(BaseEstimator):
 
     def _restore(self, training: Training) -> None:
         """Give a training the state in which the last one ended."""
-        found, expected = (net.config | {"gate_bias": None} for net in (training.net, self.net_))
-        if changed := ", ".join(f"{name} {found[name]}" for name in found if found[name] != expected[name]):
-            raise ValueError(f"warm_start: expected the net of the last fit, found one of {changed}; fit without it")
-        training.net.params.flat[...] = self.net_.params.flat
-        for name, tensor in self.net_.buffers.items():
-            training.net.buffers[name][...] = tensor
+        try:
+            training.net.take(self.net_)
+        except InputError as error:
+            found = f"expected {self.net_}, the net of the last fit, found {training.net}"
+            raise ValueError(f"warm_start: {found}; fit without it") from error
         training.rng.bit_generator.state = self._rng.bit_generator.state  # workspaces draw from this generator
         optimizer, kept = copy.deepcopy(self._moments)  # unspoilt by a fit that fails
         if optimizer == self.optimizer:
             vars(training.optimizer).update({name: kept[name] for name in training.optimizer.state if name in kept})
 
-    def _run(self, training: Training, validation: tuple | None, earlier: list, incremental: bool) -> tuple[list, list]:
-        """Train until there is no more gain; return each epoch's loss and, with validation samples, its score.
+    def _run(self, training: Training, validation: tuple | None, earlier: list, incremental: bool) -> tuple:
+        """Train until there is no more gain; return the losses and validation scores of epochs, and a warning or None.
 
         With validation samples, the parameters of the best epoch stay, the `earlier` scores of the last fits included:
         its first parameters were the best of those. Gains count after the last epoch that decides alike for all.
         """
-        losses, scores, guessed, params = [], [], 0, training.net.params.flat
+        losses, scores, guessed, params, warning = [], [], 0, training.net.params.flat, None
         tensors = [params, *training.net.buffers.values()]
         best = copy.deepcopy(tensors)
         try:
@@ -360,14 +366,14 @@ class HighwayEstimator(BaseEstimator):
                 if not incremental and training.config.schedule == "constant":  # others end where they are meant to
                     found = f"max_iter={self.max_iter} epochs were not enough to converge"
                     remedy = "standardise X (and a regressor's y), allow more, or raise tol"
-                    warnings.warn(f"{found}; {remedy}", ConvergenceWarning, stacklevel=CALLER)
+                    warning = ConvergenceWarning(f"{found}; {remedy}")
         except KeyboardInterrupt:
-            warnings.warn("Training was interrupted; the net keeps its present weights.", stacklevel=CALLER)
+            warning = UserWarning("Training was interrupted; the net keeps its present weights.")
         if validation:
             for tensor, kept in zip(tensors, best, strict=True):
                 tensor[...] = kept
         finite_outputs(training, training.data.train_x)  # the loss was measured before the last step
-        return losses, scores
+        return losses, scores, warning
 
     def lesion(self, layers: int | Sequence[int]) -> Self:
         """Return a fitted copy without these layers, counted from 1 over all blocks, as in pictures (section 4.2).
@@ -390,10 +396,7 @@ class HighwayEstimator(BaseEstimator):
         return np.array([self.lesion(l).score(X, y) for l in range(1, self.net_.depth + 1)])
 
     def _gates(self, X) -> Iterator[tuple[slice, int, np.ndarray]]:
-        """Yield a slice of the samples, a block's index and T (D, ..., B), for all slices and blocks.
-
-        The next block may overwrite T.
-        """
+        """Yield a slice of the samples, a block's index and its T (D, ..., B), which the next block may overwrite."""
         raise NotImplementedError
 
     def _mean_gates(self, X) -> np.ndarray:
@@ -432,7 +435,6 @@ class HighwayEstimator(BaseEstimator):
         saved = Saved(
             estimator=type(self).__name__,
             parameters={name: value for name, value in parameters.items() if not isinstance(value, dict | list)},
-            n_features=self.n_features_in_,
             feature_names=list(getattr(self, "feature_names_in_", ())),
             n_train=self.n_train_,
             n_validation=self.n_validation_,
@@ -464,11 +466,9 @@ class HighwayEstimator(BaseEstimator):
             loaded.net_ = net = nets.net_of(arrays, cls._net_type)
             fill({name: np.empty_like(net.params.flat) for name in vectors}, vectors)  # raises for others
             loaded._moments = saved.optimizer, saved.moments | vectors
-            if contradiction := saved.contradiction(net, loaded._moments[1].keys()):
-                raise ValueError(contradiction)
             loaded._rng = np.random.default_rng(0)
             loaded._rng.bit_generator.state = saved.rng
-            loaded.n_features_in_ = saved.n_features
+            loaded.n_features_in_ = math.prod(net.config.get("shape") or [net.config["d_in"]])
             if saved.feature_names:
                 loaded.feature_names_in_ = np.array(saved.feature_names, object)
             loaded.loss_curve_, loaded.n_iter_ = saved.loss_curve, len(saved.loss_curve)
@@ -490,21 +490,16 @@ class HighwayEstimator(BaseEstimator):
         """The best epoch's score, whose net was kept; None without `early_stopping`."""
         return max(self.validation_scores_) if self.validation_scores_ else None
 
-    def _validated(self, X, *y, **how: Any) -> Any:
-        """Return X (n, ...), with y if it is given, as scikit-learn's `validate_data` does."""
-        return validate_data(self, X, *y, **how)
-
     def _inputs(self, X) -> np.ndarray:
         """Return X (n, ...), checked and in the fitted net's precision."""
         check_is_fitted(self)
-        check_no_times(X=X)
+        check_no_times("X", X)
         return self._validated(X, reset=False, dtype=self.net_.dtype)
 
     def _outputs(self, X) -> np.ndarray:
         """Return the net's outputs, (n, K)."""
-        X = self._inputs(X)
-        with one_thread():
-            return predict_in_parts(self.net_, X)
+        X = self._inputs(X)  # which raises if there is no net
+        return predict_in_parts(self.net_, X)
 
 
 @dataclass(eq=False, repr=False)
@@ -522,35 +517,32 @@ class DenseEstimator(HighwayEstimator):
     n_iter_no_change: int = hyperparameter(30, "Training ends after more than this many epochs without gain.", POSITIVE)
 
     _net_type: ClassVar[type] = DeepNet
+    _config_type: ClassVar[type] = Config
 
-    def _new_config(self, given: SimpleNamespace, resume: bool, **shared: Any) -> Config:
-        depth = given.depth
-        if depth == "auto":
-            depth = self.net_.depth if resume else depth_for(shared["n_train"])
-        return Config(
-            depth=depth,
-            hidden=given.hidden,
-            gate_bias=gate_bias_for(depth) if given.gate_bias == "auto" else given.gate_bias,
-            lr=given.learning_rate,
-            weight_decay=(DECAY if depth <= SHALLOW else 0.0) if given.weight_decay == "auto" else given.weight_decay,
-            batch_size=LARGEST_BATCH if given.batch_size == "auto" else given.batch_size,
-            **shared,
-        )
+    def _new_config(self, resume: bool, **chosen: Any) -> Config:
+        depth = chosen.get("depth", self.net_.depth if resume else depth_for(chosen["n_train"]))
+        auto = {
+            "depth": depth,
+            "gate_bias": gate_bias_for(depth),
+            "weight_decay": DECAY if depth <= SHALLOW else 0.0,
+            "batch_size": LARGEST_BATCH,
+        }
+        return Config(**auto | chosen)
 
     def _validated(self, X, *y, **how: Any) -> Any:
+        """Return X (n, d_in), with y if it is given, as scikit-learn's `validate_data` does."""
         try:
-            return super()._validated(X, *y, accept_sparse="csr", **({"multi_output": True} if y else {}), **how)
+            return validate_data(self, X, *y, accept_sparse="csr", **({"multi_output": True} if y else {}), **how)
         except ValueError:
             check_columns(X, type(self).__name__)
             raise
 
     def _gates(self, X) -> Iterator[tuple[slice, int, np.ndarray]]:
-        which = self.net_.block.branches.index("T")
         with one_thread():
             for rows in gen_batches(X.shape[0], ROWS):
                 x_0 = self.net_.embed(self.net_.preprocess(X[rows]))
-                for l, (z, _) in enumerate(self.net_.iterate_blocks(x_0)):
-                    yield rows, l, z[which]
+                for l, (T_l, _) in enumerate(self.net_.iterate_gates(x_0)):
+                    yield rows, l, T_l
 
     @available_if(has_gates)
     def transform_gates(self, X) -> np.ndarray:
@@ -583,7 +575,6 @@ class Saved:
 
     estimator: str
     parameters: dict[str, Any]
-    n_features: int
     feature_names: list[str]
     n_train: Count
     n_validation: Count
@@ -593,37 +584,6 @@ class Saved:
     optimizer: str | None
     moments: dict[str, float | bool]
     rest: dict[str, Any]
-
-    def contradiction(self, net: Any, moments: Collection[str]) -> str | None:
-        """Return in words what does not agree with the net, or with the names of what its optimiser keeps."""
-        kept = {*OPTIMIZERS[self.optimizer](net.params, Config()).state} - {"lr"} if self.optimizer else set()
-        d_in, names = math.prod(net.config.get("shape") or [net.config["d_in"]]), len(self.feature_names)
-        epochs, scored = len(self.loss_curve), len(self.validation_scores or ())
-        wrong = {
-            f"{self.n_features} inputs for a net of {d_in}": self.n_features != d_in,
-            f"{names} names of {d_in} inputs": names not in (0, d_in),
-            f"{scored} validation scores in {epochs} epochs": scored > epochs
-            or (self.validation_scores is None) != (self.n_validation == 0),  # a first epoch may be interrupted
-            f"{sorted(moments)} of an optimiser that keeps {sorted(kept)}": not kept
-            <= {*moments},  # older files have more
-        }
-        return next((found for found, is_so in wrong.items() if is_so), None)
-
-
-def checked(field: dataclasses.Field, value: Any) -> Any:
-    """Return a parameter as Python's own int, float, ...; raises ValueError for a wrong type or a broken rule."""
-    kind, *auto = get_args(field.type) or (field.type,)  # `float | str` stands for a float or "auto"
-    rule = field.metadata["rule"]
-    expected: str | None = words_of(rule)
-    if auto and isinstance(value, str) and value == "auto":
-        return value
-    if isinstance(value, ACCEPTED[kind]) and (kind is bool or not isinstance(value, bool)):
-        expected = expected_instead(value if isinstance(value, int) else kind(value), kind, rule)  # float may overflow
-        if expected is None:
-            return kind(value)
-    expected += f"{' or auto' * bool(auto)}, of type {kind.__name__}"
-    remedy = "choose another" + f", or {ADD_NAME}" * (rule is not None and isinstance(rule[1], Mapping))
-    raise ValueError(f"{field.name}: expected {expected}, found {value!r:.40}; {remedy}")
 
 
 def check_finite(epoch: int, **found: Any) -> None:
@@ -638,15 +598,15 @@ def check_finite(epoch: int, **found: Any) -> None:
 
 def finite_outputs(training: Training, X: np.ndarray) -> np.ndarray:
     """Return the net's outputs (n, K) for X (n, d_in); raises ValueError if any is not finite."""
-    with one_thread():
-        outputs = predict_in_parts(training.net, X)
+    outputs = predict_in_parts(training.net, X)
     check_finite(training.epoch, outputs=outputs)
     return outputs
 
 
 def predict_in_parts(net: Any, X) -> np.ndarray:
     """Return a net's outputs (n, K) for samples X (n, ...), preprocessed a part at a time: pixels may be bytes."""
-    return np.concatenate([net.predict(net.preprocess(X[rows])) for rows in gen_batches(X.shape[0], ROWS)])
+    with one_thread():
+        return np.concatenate([net.predict(net.preprocess(X[rows])) for rows in gen_batches(X.shape[0], ROWS)])
 
 
 def columns_of(X: Any) -> tuple[list, list]:
@@ -658,76 +618,43 @@ def columns_of(X: Any) -> tuple[list, list]:
     return names, [_safe_indexing(X, j, axis=1) for j in range(len(names))]
 
 
-def check_no_times(**given: Any) -> None:
+def check_no_times(name: str, values: Any) -> None:
     """Raise ValueError for dates and times, which scikit-learn's validation turns into numbers of any unit."""
-    for name, values in given.items():
-        for column in columns_of(values)[1] if hasattr(values, "columns") else [values]:
-            column = np.asarray(column)
-            found = str(column.dtype) if column.dtype.kind in "mM" else None
-            if column.dtype == object:
-                times = (value for value in column.flat if isinstance(value, TIMES) or hasattr(value, "year"))
-                found = next((type(value).__name__ for value in times), None)  # a Period of pandas has a year
-            if found:
-                remedy = "subtract a date and divide by a unit of time"
-                raise ValueError(f"{name}: expected numbers, found {found}; {remedy}")
+    for column in columns_of(values)[1] if hasattr(values, "columns") else [values]:
+        if (found := np.asarray(column).dtype).kind in "mM":
+            raise ValueError(f"{name}: expected numbers, found {found}; subtract a date and divide by a unit of time")
 
 
 def check_columns(X: Any, estimator: str) -> None:
-    """Raise ValueError, with words that mend it, if columns of X (n, d_in) share a name or hold text, NaN or inf."""
+    """Raise ValueError, with words that mend it, if columns of X (n, d_in) hold text, NaN or inf."""
     words = {"estimator": estimator, "scaler": "StandardScaler()", "entries": "X"}
     if issparse(X):
-        columns = {int(j): X[:, [j]].tocoo().data for j in np.unique(X.tocoo().col)}
+        names = np.unique(X.tocoo().col).tolist()
+        columns = [X[:, [j]].tocoo().data for j in names]
         words |= {"scaler": "StandardScaler(with_mean=False)", "entries": "X.data"}
     else:
-        names, found = columns_of(X)
-        if twins := [place for place, name in enumerate(names) if names.count(name) > 1]:
-            raise ValueError(
-                f"X: expected columns of different names, found twins at places {twins}, from 0; rename them"
-            )
-        columns = dict(zip(names, found, strict=True))
-    refusals = dict.fromkeys(columns, "")
-    for name, column in columns.items():
+        names, columns = columns_of(X)
+    refused: dict[str, list] = {message: [] for message in REMEDIES}
+    for name, column in zip(names, columns, strict=True):
         try:
             check_array(column, dtype=np.float64, ensure_2d=False)
         except (TypeError, ValueError) as error:
-            refusals[name] = str(error)
+            for message in REMEDIES:
+                refused[message] += [name] * (message in str(error))
     for message, (found, remedy) in REMEDIES.items():
-        if names := [name for name, refusal in refusals.items() if message in refusal]:
+        if names := refused[message]:
             remedy = remedy.format(names=names, **words)
             raise ValueError(f"X: expected finite numbers, found {found} in columns {names}; type {remedy}")
-
-
-def check_classes(classes: np.ndarray) -> None:
-    """Raise ValueError for classes that `save` could not write."""
-    try:
-        json.dumps(classes.tolist())
-    except TypeError as error:
-        found = f"expected classes that are texts, numbers or booleans, found {classes.dtype}: {error}"
-        raise ValueError(f"y: {found}; pass y.astype(str)") from error
 
 
 def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
     """Return weights (n,) of the samples X (n, d_in), or None; raises ValueError if they cannot be weights."""
     if sample_weight is None:
         return None
-    if isinstance(sample_weight, Real):
-        sample_weight = np.full(X.shape[0], sample_weight)
-    weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
-    weights = column_or_1d(weights)
-    check_consistent_length(X, weights)
-    if weights.min() < 0:
-        raise ValueError("Sample weights must be non-negative.")
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weights.any():
         raise ValueError("Sample weights must contain at least one non-zero number.")
     return weights
-
-
-def normalised(weights: np.ndarray | None, dtype: np.dtype) -> np.ndarray | None:
-    """Return weights whose mean is 1."""
-    if weights is None:
-        return None
-    weights = weights / weights.max()  # whose sum cannot overflow
-    return (weights / weights.mean()).astype(dtype)
 
 
 def describe(estimator: type, net: str) -> str:
@@ -827,7 +754,11 @@ class LabelsMixin(ClassifierMixin):
         if how["reset"]:
             self.multilabel_ = kind == "multilabel-indicator"
             self.classes_ = unique_labels(y if classes is None else classes)
-            check_classes(self.classes_)
+            try:
+                json.dumps(self.classes_.tolist())  # as `save` does
+            except TypeError as error:
+                found = f"expected classes that are texts, numbers or booleans, found {self.classes_.dtype}: {error}"
+                raise ValueError(f"y: {found}; pass y.astype(str)") from error
         if y.shape[1:] != (expected := (len(self.classes_),) if self.multilabel_ else ()):
             raise ValueError(f"y: expected samples of shape {expected}, found {y.shape[1:]}; fit anew for other labels")
         if self.multilabel_:
@@ -913,7 +844,7 @@ class HighwayRegressor(RegressorMixin, DenseEstimator):  # its docstring follows
         return self._fit(X, y, sample_weight, resume=hasattr(self, "net_"), incremental=True)
 
     def _check_samples(self, X, y, how: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, int]:
-        check_no_times(y=y)
+        check_no_times("y", y)
         X, y = self._validated(X, y, y_numeric=True, **how)
         self._target_shape = y.shape[1:]
         y = y.reshape(len(y), -1).astype(X.dtype)

@@ -18,7 +18,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -85,26 +84,17 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
     early_stopping: bool = hyperparameter(False, "Validate after each epoch; keep the best epoch's net.", EITHER)
 
     _net_type: ClassVar[type] = ConvNet
+    _config_type: ClassVar[type] = ImageConfig
     _doc_link_module: ClassVar[str] = __name__
     _doc_link_template: ClassVar[str] = Path(__file__).resolve().as_uri()
 
-    def _new_config(self, given: SimpleNamespace, resume: bool, **shared: Any) -> ImageConfig:
+    def _new_config(self, resume: bool, **chosen: Any) -> ImageConfig:
         if self.stages is not None and not (isinstance(self.stages, Sequence) and self.stages):
             found = f"expected a list of some, found {self.stages!r:.40}"
             raise ValueError(f"stages: {found}; name them, or leave it None for those of `net`")
-        names = {"lr": "learning_rate"}
-        names |= {name: name for name in ("gate_bias", "batch_size", "weight_decay", "contrast", "augment")}
-        chosen = {name: getattr(given, of) for name, of in names.items() if getattr(given, of) != "auto"}
-        config = ImageConfig(
-            net=given.net,
-            own_stages=tuple(map(as_stage, self.stages or ())),
-            batch_norm=given.batch_norm,
-            dropout=given.dropout,
-            schedule=given.schedule,
-            n_validation=0,
-            **NETS[given.net].settings | shared | chosen,
-        )
-        if given.batch_size == "auto":
+        own_stages = tuple(map(as_stage, self.stages or ()))
+        config = ImageConfig(own_stages=own_stages, n_validation=0, **NETS[chosen["net"]].settings | chosen)
+        if "batch_size" not in chosen:
             config = dataclasses.replace(config, batch_size=for_few_images(config)["batch_size"])
         return config
 

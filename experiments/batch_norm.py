@@ -63,7 +63,6 @@ STUDY = Study(
     [*map(NetCell, ARMS)],
     stages=[Stage(range(3), 6, result="scored")],
     configure=configure,
-    criteria={"error": lambda run: 100 * (1 - run.accuracy)},
     own=lambda name, arm: NetCell(name),
     smoke={"n_train": 256, "n_validation": 64, "n_test": 64},
     config=ConvConfig,
@@ -73,11 +72,6 @@ STUDY = Study(
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def by_arm(results: Results) -> dict[str, list[StudyRun]]:
-    """Return the runs of each finished arm, in the order of their seeds and, of one's own, of their settings."""
-    return {cell.arm: [run for of in results.settings(cell).values() for run in of] for cell in results.finished}
-
-
 def final_losses(runs: Iterable[StudyRun]) -> np.ndarray:
     """Return the training losses after the last epoch, in nats."""
     return np.array([CHANCE_LOSS if run.diverged else run.history["train_loss"][-1] for run in runs])
@@ -85,7 +79,7 @@ def final_losses(runs: Iterable[StudyRun]) -> np.ndarray:
 
 def numbers(results: Results) -> dict:
     """Return what the page quotes: accuracies in %, and by COMPARED what is gained, and by which factor losses fall."""
-    runs, pairs = by_arm(results), COMPARED.items()
+    runs, pairs = {cell.arm: of for cell, of in results.by_cell().items()}, COMPARED.items()
     accuracy, loss = ({arm: of(runs[arm]) for arm in runs} for of in (accuracies, final_losses))
     gains = {name: accuracy[arm] - accuracy[other] for name, (arm, other) in pairs}
     gain = {name: interval(of) for name, of in gains.items()}
@@ -108,13 +102,13 @@ def numbers(results: Results) -> dict:
 def figure(results: Results) -> Figure:
     """Draw training loss by epoch, with normalisation solid, without it dashed."""
     figure, axes = new_figure("Batch normalisation lowers plain nets' loss", 3.4)
-    for arm, runs in by_arm(results).items():
+    for cell, runs in results.by_cell().items():
         config = runs[0].config
         losses = np.full((len(runs), config.epochs + 1), np.nan)
         for row, run in zip(losses, runs, strict=True):
             row[: len(run.history["train_loss"])] = run.history["train_loss"]
-        style = {"color": arm_color(arm), "linestyle": "-" if config.batch_norm else (0, (2, 1))}
-        draw_seeds(axes, np.arange(1, config.epochs + 1), losses[:, 1:], label=arm, **style)
+        style = {"color": arm_color(cell.arm), "linestyle": "-" if config.batch_norm else (0, (2, 1))}
+        draw_seeds(axes, np.arange(1, config.epochs + 1), losses[:, 1:], label=cell.arm, **style)
     axes.set(xlabel="epoch", ylabel="training loss")
     axes.margins(x=0)
     scale_by_logarithm(axes)

@@ -1,6 +1,6 @@
 """Titles, names of arms, lines and levels that the figures and tables of several experiments share."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -103,19 +103,13 @@ def draw_map(axes: Axes, values: np.ndarray, **style: Any) -> AxesImage:
     return image
 
 
-def name_rows(axes: Axes, names: Iterable[str]) -> None:
-    """Name the rows 0, 1, ... of a panel, from above."""
-    labels = [name.replace("b_T", "$b_T$") for name in names]
-    axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim(max(1, len(labels)) - 0.5, -0.5)
-
-
 def rows_figure(title: str, rows: Mapping[str, Sequence[float]], label: str) -> Figure:
     """Return a figure with a row for each arm, or size of one: every seed a faint dot, their mean a bold one."""
     figure, axes = new_figure(title, 1.4 + 0.26 * len(rows))
     for row, (name, values) in enumerate(rows.items()):
         draw_dots(axes, values, row, color=arm_color(name))
-    name_rows(axes, rows)
+    axes.set_yticks(range(len(rows)), [name.replace("b_T", "$b_T$") for name in rows])
+    axes.set_ylim(max(1, len(rows)) - 0.5, -0.5)
     axes.set_xlabel(label)
     return figure
 

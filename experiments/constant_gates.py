@@ -90,8 +90,6 @@ STUDY = Study(
     [Cell(kind, 50, 49) for kind in KINDS],
     stages=[Stage(SEEDS, EPOCHS, result="scored")],
     configure=configure,
-    criteria={"error": lambda run: 100 * (1 - run.accuracy)},
-    smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_test": 64},
     config=GatesConfig,
 )
 

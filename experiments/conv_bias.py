@@ -58,7 +58,6 @@ def study(depths: Iterable[int], seeds: Sequence[int]) -> Study:
         [DeepConvCell(arm, depth) for depth in depths for arm in ARMS],
         stages=(Stage(seeds, EPOCHS, result="scored"),),
         configure=configure,
-        criteria={"error": lambda run: 1 - run.accuracy},
         own=lambda name, arm: DeepConvCell(name, 8),
         smoke={"n_train": 256, "n_validation": 64, "n_test": 64},
         config=ConvConfig,

@@ -291,7 +291,6 @@ def numbers(*logs: ConvTablesLog) -> dict:
         "shallow": match if learned else Verdict.INCONCLUSIVE,  # nets that learn nothing are alike, too
         "learned": points(learned),
         "diverged": sum(run.diverged for runs in found.values() for run in runs),
-        "failed": sum(run.diverged for run in choosing),
         "tried": {of: [*final_values(runs, "validation_score")] for of, runs in tried.items()},
         "days": {of.net: STEPS * of.seconds_a_step / (24 * 60 * 60) for log in logs for of in log.costs},
         "epochs": EPOCHS,

@@ -70,16 +70,16 @@ class Setting:
 
 @dataclass
 class Movement:
-    """Data movement of one step: cost by each of RULES, number of operations beside copies.
+    """Data movement of one step: cost by each of RULES.
 
-    reads   cost by pass, part of a block and what is read, in logs that have it
+    The number of operations beside copies, and costs by what is read, are in the committed log alone.
     """
 
     width: Count
     n_params: Count
-    operations: Count
     costs: dict_of(RULES, Annotated[int, Meta(ge=1)])
-    reads: list[dict[str, str | int]]
+    operations: Count | None = None
+    reads: list[dict[str, str | int]] | None = None
 
 
 @dataclass
@@ -140,13 +140,7 @@ def measure(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray) -> Movement:
         lasting = (*blocks.params.blocks.flat, *workspace.gradients.blocks.flat)
         found = depths(trace.events, None if stays else {scalar.number for scalar in lasting})
         charged[name] = int(costs(found).sum())
-    return Movement(
-        width=net.hidden,
-        n_params=net.params.blocks.size,
-        operations=sum(operands != () for operands in steps[False][0].events),
-        costs=charged,
-        reads=[],
-    )
+    return Movement(net.hidden, net.params.blocks.size, charged)
 
 
 def compare(setting: Setting, _: None) -> Comparison:

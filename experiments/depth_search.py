@@ -47,7 +47,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +182,6 @@ STUDY = Search(
     ),
     configure=configure,
     criteria={"lowest loss": lambda run: lowest_loss(run) + DIVERGED * run.diverged},
-    smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_test": 64},
     config=Config,
     measured=Found,
 )
@@ -260,7 +259,7 @@ def lead(runs: Nets, layers: int, **how: Any) -> Interval:
 
 
 RULES = {  # how each difference is judged, and the margin
-    **dict.fromkeys(("degrade", "steps", "top plain", "faster", "activation"), (judge_better, LOSS_MARGIN)),
+    **dict.fromkeys(("degrade", "top plain", "faster", "activation"), (judge_better, LOSS_MARGIN)),
     "level": (judge_better, 0),
     "like": (judge_about, LOSS_MARGIN),
     "top highway": (judge_as_good, LOSS_MARGIN),
@@ -278,7 +277,6 @@ def numbers(results: Results) -> dict:
     leads = {
         "level": {of: interval(math.log10(TARGET) - np.array(by_seed(best, "plain", of))) for of in SHALLOW},
         "degrade": {100: difference(plain(100), plain(*SHALLOW))},
-        "steps": {more: difference(plain(more), plain(less)) for less, more in pairwise(LAYERS)},
         "like": {of: difference(by_seed(scored, "highway", *SHALLOW), by_seed(new, "highway", of)) for of in DEEP},
         "top plain": {of: difference(few("plain", of), few("plain", *SHALLOW)) for of in DEEP},
         "top highway": {of: difference(few("highway", *SHALLOW), few("highway", of)) for of in DEEP},
@@ -289,8 +287,8 @@ def numbers(results: Results) -> dict:
     orders = {
         "finished": lead(long, 100),
         "all": lead(long, 100, diverged=True),
-        "guesses": lead(long, 100, diverged=True, value=loss_as_guess),
         "best": lead(best, 100, diverged=True),
+        "guesses": lead(long, 100, diverged=True, value=loss_as_guess),
     }
     judged = leads | {"orders": {of: found._replace(value=found.value - ORDERS) for of, found in orders.items()}}
     word = {of: {name: judge(judged[of][name], margin) for name in judged[of]} for of, (judge, margin) in RULES.items()}

@@ -147,11 +147,6 @@ FAMILIES = {  # highway nets, and those with which they are compared
 }
 
 
-def own(name: str, arm: Arm) -> Cell:
-    """Return the cell of an arm: blocks with one matrix that is trained have 71 units, others 50."""
-    return Cell(name, 71 if arm.matrices == 1 else 50, LAYERS - 1)
-
-
 def configure(fields: Mapping, cell: Cell, stage: Stage) -> ArmConfig:
     decay = LAST_RATE ** (1 / (stage.epochs * math.ceil(N_TRAIN / BATCH_SIZE) - 1))
     regime = {"optimizer": "momentum", "lr_decay": rounded(decay, digits=12), "clip": 5.0, "batch_size": BATCH_SIZE}
@@ -176,7 +171,7 @@ def log_loss(run: StudyRun) -> float:
 def study(arms: Mapping[str, Arm], growth: int) -> Study:
     return Study(
         arms,
-        [own(name, arm) for name, arm in arms.items()],
+        [Cell(name, arm.units, LAYERS - 1) for name, arm in arms.items()],
         stages=(
             Stage((100,), 10),
             Stage((100, 101), 40, best=FINALISTS),
@@ -185,8 +180,7 @@ def study(arms: Mapping[str, Arm], growth: int) -> Study:
         configure=configure,
         criteria={"orders": log_loss},
         growth=growth,
-        own=own,
-        smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_test": 128, "n_scored": 128},
+        own=lambda name, arm: Cell(name, arm.units, LAYERS - 1),
     )
 
 

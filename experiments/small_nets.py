@@ -9,22 +9,22 @@ chosen by looking at a few trials: they are examples and no comparison. A run th
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of
-from highway_lab.figures import INK, new_figure
+from highway_lab.figures import INK
 from highway_networks import Dataset
 
 from . import study_command
 from .common import CHANCE
-from .common_figures import arm_color, draw_dots, minus
+from .common_figures import minus, rows_figure
 from .partly_frozen import ArmConfig
 from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies
 
 DATASET = "digits"
-SHARED = ArmConfig(hidden=20, batch_size=32, n_train=1437, n_test=360)  # all else but the epochs is a visitor's choice
+UNITS, EPOCHS = 20, ArmConfig.epochs
+SHARED = {"batch_size": 32, "n_train": 1437, "n_test": 360}  # all else is a visitor's choice
 CARELESS = {"init": "uniform", "lr": 0.005}
 NETS = (
     {"block": "plain", "depth": 5} | CARELESS,
@@ -49,60 +49,41 @@ def arm_of(net: Mapping) -> Arm:
     return Arm({name: net[name] for name in net if name not in ("depth", "lr")}, {"lr": (net["lr"],)})
 
 
-def configure(fields: Mapping, cell: Cell, stage: Stage) -> ArmConfig:
-    return replace(SHARED, **fields, depth=cell.depth)
-
-
 def train(task: Task, data: Dataset) -> StudyRun:
     return study_command.train(task, data, columns=("test_score",))  # the article draws them
 
 
 STUDY = Study(
     {name_net(**net): arm_of(net) for net in NETS},
-    [Cell(name_net(**net), SHARED.hidden, net["depth"]) for net in NETS],
-    stages=[Stage(range(20), SHARED.epochs, result="scored")],
-    configure=configure,
-    criteria={"error": lambda run: 100 * (1 - run.accuracy)},
-    own=lambda name, arm: Cell(name, SHARED.hidden, 50),
-    smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_test": 128},
+    [Cell(name_net(**net), UNITS, net["depth"]) for net in NETS],
+    stages=[Stage(range(20), EPOCHS, options=SHARED, result="scored")],
+    own=lambda name, arm: Cell(name, UNITS, 50),
 )
 
 
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def by_net(results: Results) -> dict[str, list[float]]:
-    """Return the test accuracies of each finished net in %, one a seed, by its name."""
-    cells = {cell: results.settings(cell).values() for cell in results.finished}
-    return {cell.arm: [score for runs in of for score in accuracies(runs)] for cell, of in cells.items()}
-
-
 def numbers(results: Results) -> dict:
     """Return what the page quotes: accuracies in %, by net in the order of NETS."""
-    found = [*by_net(results).values()]
+    found = [accuracies(runs) for runs in results.by_cell().values()]
     return {
-        "mean": [sum(of) / len(of) for of in found],
+        "mean": [of.mean() for of in found],
         "lowest": [min(of) for of in found],
         "highest": [max(of) for of in found],
         "seeds": {len(of) for of in found},
         "blocks": [net["depth"] for net in NETS],
-        "bias": [net.get("gate_bias") for net in NETS],
-        "n_train": SHARED.n_train,
-        "n_test": SHARED.n_test,
-        "epochs": SHARED.epochs,
+        **SHARED,
+        "epochs": EPOCHS,
     }
 
 
 def figure(results: Results) -> Figure:
     """Draw the test accuracy of each net: a faint dot is a seed, a bold one their mean."""
-    found = by_net(results)
-    figure, axes = new_figure("Mending a net by tuning needs luck", 1.4 + 0.26 * len(found))
-    for row, (name, scores) in enumerate(found.items()):
-        draw_dots(axes, scores, row, color=arm_color(name))
-    axes.set_yticks(range(len(found)), [name.replace("b_T", "$b_T$") for name in found])
-    axes.set_ylim(max(1, len(found)) - 0.5, -0.5)
-    axes.axvline(100 * CHANCE, color=INK, linewidth=1, linestyle=(0, (3, 5)))
-    axes.set(xlabel="test accuracy (%); dashed: guessing", xlim=(0, 100))
+    rows = {cell.arm: accuracies(runs) for cell, runs in results.by_cell().items()}
+    figure = rows_figure("Mending a net by tuning needs luck", rows, "test accuracy (%); dashed: guessing")
+    figure.axes[0].axvline(100 * CHANCE, color=INK, linewidth=1, linestyle=(0, (3, 5)))
+    figure.axes[0].set_xlim(0, 100)
     return figure
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from highway_lab.fields import Count, Score, Share
 from highway_lab.logs import Result, grouped
-from highway_networks import BLOCKS, InputError, rounded
+from highway_networks import BLOCKS, LOSSES, DeepNet, InputError, evaluate, rounded
 
 from .blocks import make_known
 from .common import CHANCE
@@ -55,6 +55,11 @@ class Arm(NamedTuple):
         fields = self.fields(tuple(values[0] for values in self.grid.values()))
         fixed = f"{fields.get('zero', '')},{fields.get('frozen', '')}".split(",")
         return len(BLOCKS[fields["block"]].branches) - sum(name.startswith("W") for name in fixed)
+
+    @property
+    def units(self) -> int:
+        """Number of units with which a block has about 5,100 trained parameters, if it trains one or two matrices."""
+        return 71 if self.matrices == 1 else 50
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,19 @@ class Measured:
     train_loss: float | None  # over all training samples
     score: Score | None
     effective_depth: float | None
+
+
+@dataclass
+class LossMeasured(Measured):
+    """What is measured of runs that `score_loss` compares: the mean loss over the samples that give the score."""
+
+    score_loss: float | None
+
+
+def measure_loss(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> LossMeasured:
+    """Return what was measured of a net, given the samples that score it and the fields of Measured, and its loss."""
+    loss, _ = evaluate(net, x, y, LOSSES["cross-entropy"])
+    return LossMeasured(*common, None if common[1] is None else rounded(loss))
 
 
 @dataclass
@@ -177,14 +195,24 @@ def defaults_of(config: type) -> dict[str, Any]:
 
 
 Rung = dict[Setting, list]  # by setting, for each seed its run, or its task where there is none
+SMOKE = {"hidden": 8, "depth": 4, "n_train": 256, "n_validation": 64, "n_test": 64}
+
+
+def configure(fields: Mapping[str, Any], cell: Any, stage: Stage) -> ArmConfig:
+    """Return the configuration of a run: what its cell says beside the arm, and fields of arm and stage."""
+    return ArmConfig(**{**{name: value for name, value in vars(cell).items() if name != "arm"}, **fields})
+
+
+def error(run: StudyRun) -> float:
+    return 1 - run.accuracy
 
 
 @dataclass(frozen=True)
 class Study:
     """Arms, cells and stages, and by which numbers a run is judged.
 
-    configure   the configuration of a run, given fields (of arm, stage, epochs and seed), cell and stage
     criteria    by name, what is compared of a run, less is better: a number for a diverged run, too
+    configure   the configuration of a run, given fields (of arm, stage, epochs and seed), cell and stage
     growth      times that a grid may grow around the settings that the second stage takes
     own         the size in which an arm of a user's own is compared, given its name and the arm
     smoke       numbers of the configuration that a run of seconds does not exceed
@@ -193,11 +221,11 @@ class Study:
     arms: Mapping[str, Arm]
     cells: Sequence[Any]
     stages: Sequence[Stage]
-    configure: Callable[..., Any]
-    criteria: Mapping[str, Callable[[StudyRun], float]]
+    criteria: Mapping[str, Callable[[StudyRun], float]] = field(default_factory=lambda: {"error": error})
+    configure: Callable[..., Any] = configure
     growth: int = 0
     own: Callable[[str, Arm], Any] | None = None
-    smoke: Mapping[str, Any] = field(default_factory=dict)
+    smoke: Mapping[str, Any] = field(default_factory=lambda: SMOKE)
     config: type = ArmConfig
     measured: type = Measured
 
@@ -373,6 +401,10 @@ class Results:
     def settings(self, cell: Any, result: str = "scored") -> Rung:
         """Return a cell's results of a stage by setting, in the order of their seeds; none if some are missing."""
         return next((rung for stage, rung, _ in self.rungs[cell] if stage.result == result and not missing(rung)), {})
+
+    def by_cell(self, result: str = "scored") -> dict[Any, list[StudyRun]]:
+        """Return the results of a stage of each finished cell, in the order of their settings and seeds."""
+        return {cell: [run for of in self.settings(cell, result).values() for run in of] for cell in self.finished}
 
     def tried(self, cell: Any) -> Rung:
         """Return by setting the runs by which a cell chooses; none as long as one of them is missing."""

@@ -37,7 +37,7 @@ guesses has little to lose when its blocks are closed, so it needs hardly any.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, combinations
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -168,7 +168,6 @@ STUDY = Study(
     configure=configure,
     criteria={"blocks needed": lambda run: run.measured.trained.needed if has_learned(run) else 0},
     measured=Examined,
-    smoke={"hidden": 8, "depth": 3, "n_train": 256, "n_test": 64},
 )
 
 
@@ -205,7 +204,7 @@ def verdict_of(needed: Mapping[str, Sequence[int]]) -> Verdict:
 
 def numbers(results: Results) -> dict:
     """Return what pages quote, by setting and labels; errors in %."""
-    runs = {(cell.arm, cell.labels): [*chain(*results.settings(cell).values())] for cell in results.finished}
+    runs = {(cell.arm, cell.labels): found for cell, found in results.by_cell().items()}
     learned = {of: [run for run in found if has_learned(run)] for of, found in runs.items()}
     trained = {of: [run.measured.trained for run in found] for of, found in learned.items() if found}
     needed = {arm: {of: [run.measured.trained.needed for run in learned[arm, of]] for of in ORDER} for arm in ARMS}

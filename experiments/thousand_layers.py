@@ -44,7 +44,6 @@ the margin on either side. A diverged run counts as one that guesses.
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -59,7 +58,6 @@ from highway_networks import Dataset, evaluate, rounded
 from .blocks import numbered
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN, Verdict, any_of, combine, judge_as_good, judge_better, require
 from .common_figures import minus, rows_figure
-from .partly_frozen import ArmConfig
 from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies, score_loss
 
 UNITS, SHALLOWER, DEEPEST = 50, 100, 1000
@@ -170,21 +168,15 @@ def train(task: Task, data: Dataset) -> StudyRun:
 def study(depths: Mapping[str, Sequence[int]], epochs: int, rates: Mapping[str, float] | None = None) -> Study:
     """Return a study of arms in these depths, each with a rate of its own: those given, or chosen among RATES."""
     regime = {"init": "glorot", "optimizer": "momentum", "schedule": "cosine", "clip": 0.0, "n_scored": 10_000}
-    half = {"n_train": 25_000, "n_validation": 5_000, "n_test": 1}
+    half = regime | {"n_train": 25_000, "n_validation": 5_000, "n_test": 1}
     choosing = [] if rates else [Stage((CHOOSING_SEED,), epochs, options=half)]
-    whole = {"n_train": 60_000, "n_test": 10_000}
-
-    def configure(fields: Mapping, cell: Cell, stage: Stage) -> ArmConfig:
-        return ArmConfig(**{**regime, **fields}, hidden=cell.hidden, depth=cell.depth)
-
+    whole = regime | {"n_train": 60_000, "n_test": 10_000}
     return Study(
         {name: Arm(OPTIONS[name], {"lr": (rates[name],) if rates else RATES}) for name in depths},
         [Cell(name, UNITS, depth) for name in depths for depth in depths[name]],
         [*choosing, Stage(SEEDS, epochs, best=1 if choosing else None, options=whole, result="scored")],
-        configure,
         criteria={"loss": score_loss},
         own=lambda name, arm: Cell(name, UNITS, DEEPEST),
-        smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_validation": 64, "n_test": 64},
         measured=DeepMeasured,
     )
 
@@ -202,8 +194,8 @@ STUDY = {  # by the endings of their logs
 
 def nets(results: Mapping[str, Results], *endings: str) -> dict[tuple[str, int], list[StudyRun]]:
     """Return results by arm and blocks of finished cells; of a cell that several studies have, those of the first."""
-    found = [(of, cell) for ending in reversed(endings) if (of := results.get(ending)) for cell in of.finished]
-    return {(cell.arm, cell.depth): [*chain(*of.settings(cell).values())] for of, cell in found}
+    found = [results[ending].by_cell() for ending in reversed(endings) if ending in results]
+    return {(cell.arm, cell.depth): runs for of in found for cell, runs in of.items()}
 
 
 def judge_training(runs: Sequence[StudyRun]) -> Verdict:

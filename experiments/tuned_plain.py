@@ -35,7 +35,6 @@ is partly, as the five words have it, was decided after the first log.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -80,20 +79,13 @@ ARMS = {
 VALIDATION = {"n_validation": 2_000, "n_test": 1}
 
 
-def configure(fields: Mapping, cell: Cell, stage: Stage) -> ArmConfig:
-    """Return the configuration of a run, which has the sweep's setting but for what is tuned."""
-    return ArmConfig(**fields, hidden=cell.hidden, depth=cell.depth)
-
-
 def study(arms: Mapping[str, Arm], cells: Sequence[Cell], *choosing: Stage) -> Study:
     return Study(
         arms,
         cells,
         stages=[*choosing, Stage(SEEDS, EPOCHS, best=1 if choosing else None, result="scored")],
-        configure=configure,
         criteria={"minus accuracy": lambda run: -run.accuracy},  # 1 - accuracy is rounded, which would decide ties
-        own=lambda name, arm: Cell(name, 71 if arm.matrices == 1 else 50, 50),
-        smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_validation": 64, "n_test": 64},
+        own=lambda name, arm: Cell(name, arm.units, 50),
     )
 
 
@@ -124,8 +116,8 @@ STUDY = {  # by the endings of their logs
 def by_kind(results: Results) -> dict[tuple[str, int], Runs]:
     """Return the results of finished cells by arm and units, and by blocks, the fewest first."""
     found = {}
-    for cell in sorted(results.finished, key=lambda cell: cell.depth):
-        found.setdefault((cell.arm, cell.hidden), {})[cell.depth] = [*chain(*results.settings(cell).values())]
+    for cell, runs in sorted(results.by_cell().items(), key=lambda of: of[0].depth):
+        found.setdefault((cell.arm, cell.hidden), {})[cell.depth] = runs
     return found
 
 
@@ -193,7 +185,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "largest_gain": [
             depth for depth, runs in of_orthogonal.items() if runs[0].setting[0] == max(GAINS["init_gain"])
         ],
-        "blog": {"depth": BLOG_DEPTH, "accuracy": BLOG_ACCURACY, "below": sum(blog < BLOG_ACCURACY), "nets": len(blog)},
+        "blog": {"accuracy": BLOG_ACCURACY, "below": sum(blog < BLOG_ACCURACY), "nets": len(blog)},
         "blog_tuned": accuracies(best[PLAIN][BLOG_DEPTH]).mean(),
         "diverged": sum(run.diverged for of in results.values() for run in of.runs if run.task.result),
         "compared": COMPARED,

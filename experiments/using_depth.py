@@ -74,8 +74,6 @@ What outcomes mean, each in the setting that each kind of net has chosen here, a
     python -m experiments using_depth run --jobs 2
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -85,10 +83,11 @@ from . import study_command
 from .common_figures import rows_figure
 from .comparisons import LEVEL, judge_family, welch
 from .digit_pairs import pair_digits
-from .partly_frozen import ArmConfig
 from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies
 
 PAIRS = {"n_train": 30_000, "n_validation": 5_000, "n_test": 10_000, "seed": 1}
+SHARED = {"n_train": PAIRS["n_train"], "schedule": "cosine"}
+CHOOSING = SHARED | {"n_test": PAIRS["n_validation"]}  # pairs that validate, in place of test pairs
 PIXELS, CLASSES, UNITS, BLOCKS_OF_FIRST = 2 * 784, 10, 100, 20
 FAILED = 20  # % of test pairs, below which a run has failed
 MARGIN = 1.0  # points within which two kinds of net are as good as each other
@@ -137,13 +136,6 @@ CELLS = (
 )
 
 
-def configure(fields: Mapping, cell: Cell, stage: Stage) -> ArmConfig:
-    """Return the configuration of a run; one that chooses is scored on validation pairs in place of test pairs."""
-    n_test = PAIRS["n_test" if stage.result else "n_validation"]
-    sizes = {"hidden": cell.hidden, "depth": cell.depth, "n_train": PAIRS["n_train"], "n_test": n_test}
-    return ArmConfig(**fields, **sizes, schedule="cosine")
-
-
 def train(task: Task, data: Dataset) -> StudyRun:
     data = pair_digits(data, "sum", **PAIRS).tested(bool(task.result))
     return study_command.train(task, data, judged=(data.test_x, data.test_y))
@@ -163,15 +155,12 @@ STUDY = Study(
     ARMS,
     CELLS,
     stages=(
-        Stage((100,), 20),
-        Stage(choosing_seeds, 60, best=6),
-        Stage(scoring_seeds, 60, best=1, result="scored"),
+        Stage((100,), 20, options=CHOOSING),
+        Stage(choosing_seeds, 60, best=6, options=CHOOSING),
+        Stage(scoring_seeds, 60, best=1, options=SHARED | {"n_test": PAIRS["n_test"]}, result="scored"),
     ),
-    configure=configure,
-    criteria={"error": lambda run: 1 - run.accuracy},
     growth=4,
     own=lambda name, arm: Cell(name, as_many(arm, BLOCKS_OF_FIRST), BLOCKS_OF_FIRST),
-    smoke={"hidden": 8, "depth": 3, "n_train": 256, "n_test": 64},
 )
 
 

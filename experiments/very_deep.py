@@ -17,7 +17,6 @@ that diverges counts as one that guesses.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,6 @@ from highway_networks import GATE_SAMPLES, Dataset, DeepNet
 
 from . import study_command
 from .claims import ACCURACY_MARGIN, Verdict, combine, judge_better
-from .partly_frozen import ArmConfig
 from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies
 
 BIASES = (4.0, 2.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -10.0, -20.0, -40.0)
@@ -63,20 +61,14 @@ def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> DeepMea
 
 
 def study(cells: Sequence[Cell], biases: Sequence[float], lr: float, epochs: int, n_train: int) -> Study:
-    def configure(fields: Mapping, cell: Cell, stage: Stage) -> ArmConfig:
-        return ArmConfig(**fields, hidden=cell.hidden, depth=cell.depth, n_train=n_train, n_test=2_000)
-
     return Study(
         {
             "highway": Arm({"block": "highway"}, {"lr": (lr,), "gate_bias": biases}),
             "plain": Arm({"block": "plain"}, {"lr": (lr,)}),
         },
         cells,
-        [Stage(range(3), epochs, result="scored")],
-        configure,
-        criteria={"error": lambda run: 100 * (1 - run.accuracy)},
+        [Stage(range(3), epochs, options={"n_train": n_train, "n_test": 2_000}, result="scored")],
         own=lambda name, arm: Cell(name, 50, DEEP[0]),
-        smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_test": 128},
         measured=DeepMeasured,
     )
 
@@ -101,8 +93,8 @@ Scores = Mapping[int, Mapping[float, np.ndarray]]  # test accuracies in %, one a
 def by_bias(results: Results) -> dict[int, dict[float, list[StudyRun]]]:
     """Return the runs of highway nets by blocks and gate bias."""
     return {
-        cell.depth: grouped(chain(*results.settings(cell).values()), lambda run: run.config.gate_bias)
-        for cell in results.finished
+        cell.depth: grouped(runs, lambda run: run.config.gate_bias)
+        for cell, runs in results.by_cell().items()
         if cell.arm == "highway"
     }
 

@@ -127,6 +127,7 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.figure import Figure
 
+from highway_lab.console import count_of
 from highway_lab.fields import Count
 from highway_lab.logs import grouped
 from highway_lab.logs import numbers as rounded_all
@@ -176,6 +177,7 @@ def arms(biases: tuple[float, ...]) -> dict[str, Arm]:
     }
 
 
+ARMS = arms(BIASES)
 RIVALS = ("plain, orthogonal", "residual, scaled", "ReZero", "constant gates")
 COMPARED = ("highway", *RIVALS)
 OTHERS = ("plain", "plain, identity", "residual", "ReZero by block", "residual, gated", "gates as drawn")
@@ -193,13 +195,8 @@ class TaskCell:
     of: Literal["digit", "sum"] = "digit"
 
 
-def units(arm: str) -> int:
-    """Return the units with which a block has about 5,100 trained parameters."""
-    return 50 if arm in ("highway", "residual, gated", "highway, orthogonal", "highway, gain") else 71
-
-
 def deep(names: Sequence[str], depth: int = 100) -> list[TaskCell]:
-    return [TaskCell(name, units(name), depth) for name in names]
+    return [TaskCell(name, ARMS[name].units, depth) for name in names]
 
 
 def sized(arm: str, *sizes: tuple[int, int]) -> list[TaskCell]:
@@ -211,7 +208,7 @@ WIDE_SIZES, HIGHWAY_SIZES = ((691, 0), (443, 1), (361, 2), (261, 5)), ((361, 1),
 NARROW = [cell for hidden in (71, 50) for cell in sized("plain", *((hidden, depth) for depth in (0, 1, 2, 5)))]
 WIDE = [*sized("highway", *HIGHWAY_SIZES), *(cell for arm in RIVALS[1:] for cell in sized(arm, *WIDE_SIZES[2:]))]
 LONG = [*deep(COMPARED), *NARROW[:4], *sized("plain", *WIDE_SIZES), *deep((*OTHERS, "highway, orthogonal"))]
-AT_50 = [TaskCell(name, 50, 100) for name in (*OTHERS, *COMPARED) if units(name) == 71]
+AT_50 = [TaskCell(name, 50, 100) for name in (*OTHERS, *COMPARED) if ARMS[name].units == 71]
 SHORT = [*LONG, *AT_50, *NARROW[4:], *deep(COMPARED, 50), *deep(COMPARED, 200), *WIDE, *deep(["highway, gain"])]
 PAIRS = [
     TaskCell("plain", 100, 0, "sum"),
@@ -307,19 +304,13 @@ def study(cells: Sequence[TaskCell], first: int, epochs: int, schedule: str, **o
         Stage((101, 102), epochs, FINALISTS, fields),
         Stage(scoring_seeds, epochs, 1, fields, "scored"),
     )
-    smoke = {"hidden": 8, "depth": 4, "n_train": 256, "n_test": 64, "n_validation": 64}
-    usual = {"measured": ArmMeasured, "smoke": smoke, "own": own, "criteria": CRITERIA}
-    return Study(**{"arms": arms(BIASES), **usual, **options}, cells=cells, stages=stages, configure=configure)
-
-
-def own(name: str, arm: Arm) -> TaskCell:
-    """Return the cell of a user's arm: 100 blocks on the digits, of 71 units if they train one matrix, else of 50."""
-    return TaskCell(name, 71 if arm.matrices == 1 else 50, 100)
+    usual = {"measured": ArmMeasured, "own": lambda name, arm: TaskCell(name, arm.units, 100), "criteria": CRITERIA}
+    return Study(**{"arms": ARMS, **usual, **options}, cells=cells, stages=stages, configure=configure)
 
 
 copied_arms = {
     name: Arm(arm.options, {"lr": (COPY_RATE,), "gate_bias": COPY_BIASES})
-    for name, arm in arms(BIASES).items()
+    for name, arm in ARMS.items()
     if name in ("residual, gated", "highway")
 }
 of_pairs = {"arms": arms(PAIR_BIASES), "criteria": {"accuracy": CRITERIA["accuracy"]}}
@@ -334,12 +325,10 @@ STUDY = {  # by the endings of their logs
 FIRST = [cell for cell in LONG if cell.arm in COMPARED or (cell.arm == "plain" and cell.depth <= SHALLOW)]
 
 
-def unclipped_seeds(cell: TaskCell) -> range:
-    return range(20 if cell in FIRST else 0)
-
-
 wider = study([*LONG, *deep(COMPARED[:4], 200)], 20, 60, "cosine", growth=4)
-unclipped = Stage(unclipped_seeds, 60, 1, {"schedule": "cosine", "clip": 0.0}, "without clipping")
+unclipped = Stage(
+    lambda cell: range(20 * (cell in FIRST)), 60, 1, {"schedule": "cosine", "clip": 0.0}, "without clipping"
+)
 more_wide = [*sized("residual", *WIDE_SIZES[2:]), *sized("residual, gated", *HIGHWAY_SIZES[1:])]
 NEXT = {
     "": replace(wider, stages=[*wider.stages, unclipped]),
@@ -361,7 +350,7 @@ MIRRORED = {OUTPERFORMS: BEHIND, BEHIND: OUTPERFORMS}  # what the other net does
 
 
 def name_of(cell: TaskCell) -> str:
-    return f"{cell.arm}, {cell.depth} block{'s' * (cell.depth != 1)} of {cell.hidden}"
+    return f"{cell.arm}, {count_of(cell.depth, 'block')} of {cell.hidden}"
 
 
 def right_images(run: StudyRun) -> np.ndarray:
@@ -424,7 +413,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
     highway = {of: accuracies(runs[of][name_of(HIGHWAY)]) for of in ("long", "short")}
     deep_pairs = [cell for cell in results["sum"].study.cells if cell.depth >= 10]
     return {
-        **{of: {name: accuracies(each).mean() for name, each in runs[of].items()} for of in runs},
+        **{of: {name: accuracies(each).mean() for name, each in runs[of].items()} for of in ("long", "sum")},
         "best": {
             "shallow": name_of(best(results[""], KINDS[""])[BEST_SHALLOW]),
             "wide": name_of(best(results["wide"], KINDS["wide"])["highway"]),
@@ -441,7 +430,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "passed_on": {
             arm: passed_on(results["short"], arm) for arm in ("plain", "plain, orthogonal", "residual", "highway")
         },
-        "directions": {arm: units(arm) for arm in MAIN},
+        "directions": {arm: ARMS[arm].units for arm in MAIN},
         "copy_biases": COPY_BIASES,
         "highway_bias": results[""].chosen(HIGHWAY)[1],
         "at_an_end": {of: sum(bool(each.untried(cell)) for cell in each.finished) for of, each in results.items()},

@@ -16,7 +16,6 @@ from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
-import made_up
 import numpy as np
 import pytest
 from helpers import ROOT
@@ -28,7 +27,7 @@ from benchmarks import contenders, conv_step, training_step, worker
 from benchmarks.contenders import CONTENDERS, CONV_CONTENDERS, Case, Floor, Ours, build, check, why_missing
 from benchmarks.conv_step import ConvCase
 from benchmarks.measures import Benchmark, Spread, spread
-from benchmarks.training_step import DEPTHS, DRAWN, PICTURE, Row, StepLog, best, plot, step_figure
+from benchmarks.training_step import PICTURE, Row, best, plot
 from benchmarks.worker import Team, seeing_cpus
 from conv_highway_networks import AveragePool, Blocks, Convolution, MaxPool
 from conv_recipes import NETS, Recipe
@@ -224,51 +223,21 @@ def test_which_cases_are_timed_with_how_many_threads_and_processes(tmp_path, mon
 # --------------------------------------------------------------------------- what is told of a log, the picture
 
 
-CASES = (*training_step.FULL, Case(1000))
-
-
-def step_log(names=tuple(CONTENDERS), cases=CASES) -> StepLog:
-    """Return a log in which contender i, from 1, takes i ms a block with one thread and twice that with two.
-
-    Of 1,000 blocks, only ours and the floor are timed.
-    """
-    rows = [
-        Row(name, case, threads, "kernels", Spread(0.9 * ms, ms, 1.1 * ms), Spread(0.9 / i, 1 / i, 1.1 / i))
-        for case in cases
-        for i, name in enumerate(CONTENDERS, start=1)
-        if name in names and (case != Case(1000) or name in ("ours", "floor"))
-        for threads in (1, 2)
-        for ms in [float(i * case.depth * threads)]
-    ]
-    return made_up.log(StepLog, libraries={"numpy": "2.4.6"}, missing={}, rounds=3, rows=rows, passes=[])
-
-
 def test_each_contender_counts_by_its_better_number_of_threads():
-    found = best(step_log().rows)
-    assert list(found["1,000 blocks"]) == ["floor", "ours"]
-    assert {case: rows["floor"].ms.median for case, rows in found.items()} == {
-        "1,000 blocks": 2000,
-        "100 blocks": 200,
-        "30 blocks": 60,
-        "5 blocks": 10,
-        "4 blocks, width 512, batch 1,024": 8,
-    }
-    assert {row.threads for rows in found.values() for row in rows.values()} == {1}
+    same, ms = Spread(1, 1, 1), {("ours", 1): 4.0, ("ours", 2): 3.0, ("floor", 1): 1.0, ("floor", 2): 2.0}
+    cases = Case(30), Case(1000)
+    found = best([Row(name, case, of, "", Spread(t, t, t), same) for case in cases for (name, of), t in ms.items()])
+    assert found.keys() == {"30 blocks", "1,000 blocks"}
+    for counted in found.values():
+        assert {name: (row.threads, row.ms.median) for name, row in counted.items()} == {
+            "floor": (1, 1),
+            "ours": (2, 3),
+        }
 
 
 def test_spread_is_the_median_and_the_quartiles():
     assert spread([4, 1, 2, 3, 5]) == Spread(2, 3, 4)
     assert str(Spread(2, 3, 4.1239)) == "3 (2–4.12)"
-
-
-def test_picture_shows_times_beside_ours():
-    (axes,) = step_figure(step_log()).axes
-    lines = {line.get_label(): line for line in axes.lines}
-    assert list(lines) == ["this project", *(CONTENDERS[name].label for name in DRAWN)]
-    assert list(lines["products alone"].get_xdata()) == DEPTHS == [5, 30, 100]
-    assert list(lines["products alone"].get_ydata()) == [2, 2, 2]
-    (alone,) = step_figure(step_log(["ours"], [Case(5)])).axes
-    assert not [line for line in alone.lines[1:] if len(line.get_xdata())]
 
 
 def test_committed_picture_is_that_of_the_committed_log(tmp_path):

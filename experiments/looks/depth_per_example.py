@@ -1,13 +1,12 @@
 """Depth, image by image: does a harder image use more layers, and how early may a net exit?
 
 The depth of an image, ours, is the effective depth: the sum over layers of the mean T of a layer's units. Another
-measure is the number of layers that change the state x by more than a share of its norm. Hardness has four measures:
-the margin and the loss in this net; the loss of a judge without depth, logistic regression on pixels; and the mean loss
-of the other seeds' nets. The last two do not look at the net.
+measure is the number of layers that change the state x by more than a share of its norm. Hardness has two measures that
+do not look at the net: the loss of a judge without depth, logistic regression on pixels; and the mean loss of the other
+seeds' nets.
 
-Spearman's correlations of depth and hardness are taken over all images, and within classes, as classes differ in depth.
-Within classes, they are also taken with a third variable held constant: the image's ink, which may open gates, the norm
-of x_0, or the norm of the last state x_L, which raises margins.
+Spearman's correlations of depth and hardness are taken within classes, as classes differ in depth. They are also taken
+with the norm of the last state x_L held constant, which raises margins. (The committed log has more of all three.)
 
 Exits: the last layer classifies the state after l blocks, and a rule says which images leave there. A rule gives the
 number of blocks after which each image leaves. A family of rules is an array (options, n): each option leaves later
@@ -39,18 +38,17 @@ from ..claims import Verdict, combine, judge_better
 from ..common import Experiment, ExperimentJob
 from ..common_figures import legend_below, name_setting, scale_by_logarithm
 from . import models
-from .measurement import by_block, in_batches, walk
+from .measurement import SET_IMAGES, by_block, closing_images, in_batches, walk
 from .models import Source
 
-HARDNESS = MARGIN, LOSS, JUDGE, OTHERS = ("own margin", "own loss", "judge", "other seeds")
+JUDGE, OTHERS = "judge", "other seeds"  # measures of hardness
+LAST = "x_L"  # the state whose norm is held constant
 SHARES = (0.01, 0.05, 0.1, 0.2)  # of ‖x‖: a layer that changes x by more is used
 EFFECTIVE = "effective depth"  # the measure that the verdict goes by
 MEASURES = (EFFECTIVE, *(f"changes above {share:g}" for share in SHARES))
-FIT_IMAGES = 10_000  # training images of the judge
 ITERATIONS = 1000  # of the judge, at most
-SEED = 0  # chooses these images, random groups, and the halves that choose an exit
+SEED = 0  # chooses the halves that choose an exit
 PARTS = 10  # parts of each class, from its easiest images to its hardest
-QUARTILES = (0.25, 0.5, 0.75)
 DIGITS = 4  # significant digits in the log
 DOUBTS = (  # ε; at 0 no image leaves early
     *(float(f"{digit}e-{power}") for power in range(1, 9) for digit in (5, 2, 1)),
@@ -75,9 +73,9 @@ class Setting:
 class Relation:
     """Spearman's correlations of depth and hardness; null if all depths are equal."""
 
-    all: float | None  # over all test images
     within: float | None  # mean over classes
     held: dict[str, float | None]  # mean over classes, by the variable that is held constant
+    all: float | None = None  # over all images, in the committed log alone
 
 
 @dataclass
@@ -85,14 +83,15 @@ class Depths:
     """Depths of the test images in one net."""
 
     mean: dict_of(MEASURES, float)
-    relations: dict_of(MEASURES, dict_of(HARDNESS, Relation))
+    relations: dict_of(MEASURES, dict[str, Relation])  # by hardness
     # All that follows is about the effective depth.
     by_part: NonEmpty[float]  # mean of each of PARTS of all classes, by the judge
-    by_class: lists_of(float, "K", "quartiles")  # QUARTILES of each class
     of_class: Share  # share of the variance that classes explain (eta squared)
-    of_random_groups: Share  # share that random groups of these sizes explain
-    missed: float | None  # mean of what the trained net gets wrong, each minus the mean of its class's others
     spread: NotNegative  # standard deviation within classes
+    # In the committed log alone, for nothing reads them:
+    by_class: list[list[float]] | None = None
+    of_random_groups: Share | None = None
+    missed: float | None = None
 
 
 @dataclass
@@ -102,8 +101,9 @@ class Exit:
     chosen: NonEmpty[Count]  # the option's index in its family, by half
     depth: float  # mean number of blocks computed
     lost: float  # accuracy of the whole net minus accuracy with exits
-    lost_error: float  # standard error of `lost`, over paired images
-    at_fixed_depth: float  # accuracy if all images leave at that mean depth
+    # In the committed log alone, for nothing reads them:
+    lost_error: float | None = None
+    at_fixed_depth: float | None = None
 
 
 @dataclass
@@ -111,7 +111,6 @@ class NetDepth:
     """Depths of one seed's net before and after training, and early exits from the trained net."""
 
     seed: Count
-    errors: Count  # misclassified test images
     untrained: Depths
     trained: Depths
     by_layer: NonEmpty[Share]  # accuracy if all images leave after l = 0..L blocks
@@ -120,6 +119,7 @@ class NetDepth:
     confident_score: lists_of(Share, "doubts")  # accuracy likewise
     confident: Exit
     fixed: Exit
+    errors: Count | None = None  # in the committed log alone, for nothing reads it
 
 
 @dataclass
@@ -127,8 +127,8 @@ class SettingDepth(Result):
     """Nets of a setting, by seed."""
 
     setting: Setting
-    judge_score: Share
     nets: NonEmpty[NetDepth]
+    judge_score: Share | None = None  # in the committed log alone, for nothing reads it
 
 
 @dataclass
@@ -148,53 +148,41 @@ EXPERIMENT = Experiment(__name__, __doc__, DepthPerExampleLog)
 # ------------------------------------------------------------------------------------ depth and hardness
 
 
-def measures(net: DeepNet, images: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the depth of each image by every measure, and the variables to hold constant: (n,) each."""
+def measures(net: DeepNet, images: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return the depth of each image by every measure, and the norm of x_L: (n,) each."""
     gates, used = np.zeros((len(images), net.depth)), np.zeros((len(SHARES), len(images)), int)
-    norms = np.empty((net.depth + 1, len(images)))
+    last = np.empty(len(images))
     for part, l, x, T, y in by_block(net, images):
         gates[part, l] = T.mean(axis=0)
-        change, norms[l, part], norms[l + 1, part] = (np.linalg.norm(of, axis=0) for of in (y - x, x, y))
-        used[:, part] += change > np.outer(SHARES, norms[l, part])
-    depths = dict(zip(MEASURES, (gates.sum(axis=1), *used), strict=True))
-    return depths, {"ink": images.reshape(len(images), -1).mean(axis=1), "x_0": norms[0], "x_L": norms[-1]}
-
-
-def rivals(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return the logits of the other classes minus that of the true one, (n, K − 1), in double precision."""
-    own = np.arange(logits.shape[1]) == labels[:, None]
-    logits = logits.astype(np.float64)
-    return logits[~own].reshape(len(logits), -1) - logits[own][:, None]
+        change, before, last[part] = (np.linalg.norm(of, axis=0) for of in (y - x, x, y))
+        used[:, part] += change > np.outer(SHARES, before)
+    return dict(zip(MEASURES, (gates.sum(axis=1), *used), strict=True)), last
 
 
 def losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the cross-entropy (n,) of logits (n, K), in nats; small losses are ranked, so none is rounded to 0."""
-    return np.logaddexp(0, logsumexp(rivals(logits, labels), axis=1))
-
-
-def margins(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return the log-probability of the true class minus that of the best other class, (n,)."""
-    return -rivals(logits, labels).max(axis=1)
+    own, logits = np.arange(logits.shape[1]) == labels[:, None], logits.astype(np.float64)
+    rivals = logits[~own].reshape(len(logits), -1) - logits[own][:, None]
+    return np.logaddexp(0, logsumexp(rivals, axis=1))
 
 
 def judge(data: Dataset) -> np.ndarray:
-    """Return logits (n, K) of the test images by logistic regression on the pixels of FIT_IMAGES training images."""
+    """Return logits (n, K) of the test images by logistic regression on the pixels of some training images."""
     from sklearn.linear_model import LogisticRegression
     from threadpoolctl import threadpool_limits
 
-    chosen = np.random.default_rng(SEED).permutation(len(data.train_x))[:FIT_IMAGES]
+    images, labels = closing_images(data)
     with threadpool_limits(1):  # here, as it holds only for libraries that are loaded already
-        fitted = LogisticRegression(max_iter=ITERATIONS).fit(as_inputs(data.train_x[chosen]), data.train_y[chosen])
+        fitted = LogisticRegression(max_iter=ITERATIONS).fit(as_inputs(images), labels)
     return fitted.decision_function(as_inputs(data.test_x))
 
 
-def relate(depth: np.ndarray, hardness: np.ndarray, held: dict[str, np.ndarray], labels: np.ndarray) -> Relation:
-    """Correlate the depth and the hardness of images, (n,) each, also with each of `held` held constant."""
-    values = np.array([depth, hardness, *held.values()])
-    over_all = correlations(values[:2])[0, 1]
-    within = np.array([correlations(values[:, labels == label]) for label in np.unique(labels)])  # (classes, V, V)
-    constant = {name: rounded(partial(within, z).mean(), DIGITS) for z, name in enumerate(held, start=2)}
-    return Relation(rounded(over_all, DIGITS), rounded(within[:, 0, 1].mean(), DIGITS), constant)
+def relate(depth: np.ndarray, hardness: np.ndarray, held: np.ndarray, labels: np.ndarray) -> Relation:
+    """Correlate the depth and the hardness of images within classes, (n,) each, also with `held` held constant."""
+    values = np.array([depth, hardness, held])
+    within = np.array([correlations(values[:, labels == label]) for label in np.unique(labels)])  # (classes, 3, 3)
+    constant = {LAST: rounded(partial(within).mean(), DIGITS)}
+    return Relation(rounded(within[:, 0, 1].mean(), DIGITS), constant)
 
 
 def correlations(values: np.ndarray) -> np.ndarray:
@@ -203,9 +191,9 @@ def correlations(values: np.ndarray) -> np.ndarray:
         return np.corrcoef(rankdata(values, axis=1))
 
 
-def partial(r: np.ndarray, z: int) -> np.ndarray:
-    """Return the correlation of variables 0 and 1 with variable z held constant, given all correlations (..., V, V)."""
-    xy, xz, yz = r[..., 0, 1], r[..., 0, z], r[..., 1, z]
+def partial(r: np.ndarray) -> np.ndarray:
+    """Return the correlation of variables 0 and 1 with the third held constant, given all correlations (..., 3, 3)."""
+    xy, xz, yz = r[..., 0, 1], r[..., 0, 2], r[..., 1, 2]
     with np.errstate(invalid="ignore", divide="ignore"):
         return (xy - xz * yz) / np.sqrt((1 - xz**2) * (1 - yz**2))
 
@@ -229,30 +217,18 @@ def explained(values: np.ndarray, groups: np.ndarray) -> float:
     return float(group_means(values, groups).var() / values.var())
 
 
-def missed_gap(depth: np.ndarray, wrong: np.ndarray, labels: np.ndarray) -> float:
-    """Return the mean depth of misclassified images, each minus the mean of the others of its class."""
-    others = {label: depth[(labels == label) & ~wrong] for label in np.unique(labels)}
-    missed = zip(depth[wrong], labels[wrong], strict=True)
-    gaps = [own - others[label].mean() for own, label in missed if len(others[label])]
-    return float(np.mean(gaps)) if gaps else np.nan
-
-
-def describe(net: DeepNet, data: Dataset, hardness: dict[str, np.ndarray], wrong: np.ndarray) -> Depths:
-    """Describe the depths of all test images, given their hardness and which the trained net gets wrong, (n,) each."""
+def describe(net: DeepNet, data: Dataset, hardness: dict[str, np.ndarray]) -> Depths:
+    """Describe the depths of all test images, given their hardness, (n,) each."""
     labels = data.test_y.astype(int)
     depths, held = measures(net, data.test_x)
     depth, part = depths[EFFECTIVE], parts_of_classes(hardness[JUDGE], labels)
-    quartiles = np.array([np.quantile(depth[labels == label], QUARTILES) for label in np.unique(labels)])
     return Depths(
         mean={name: rounded(of.mean(), DIGITS) for name, of in depths.items()},
         relations={
             name: {hard: relate(of, h, held, labels) for hard, h in hardness.items()} for name, of in depths.items()
         },
         by_part=rounded_list([depth[part == p].mean() for p in range(PARTS)], DIGITS),
-        by_class=rounded_list(quartiles, DIGITS),
         of_class=rounded(explained(depth, labels), DIGITS),
-        of_random_groups=rounded(explained(depth, np.random.default_rng(SEED).permutation(labels)), DIGITS),
-        missed=rounded(missed_gap(depth, wrong, labels), DIGITS),
         spread=rounded((depth - group_means(depth, labels)).std(), DIGITS),
     )
 
@@ -313,8 +289,6 @@ def measure_exit(leaving: np.ndarray, right: np.ndarray) -> Exit:
         chosen,
         depth=rounded(depth.mean()),
         lost=rounded(own.mean()),
-        lost_error=rounded(own.std(ddof=1) / images**0.5),
-        at_fixed_depth=rounded(np.interp(depth.mean(), np.arange(len(right)), right.mean(axis=1))),
     )
 
 
@@ -328,27 +302,24 @@ def examine(setting: Setting, data: Dataset) -> SettingDepth:
     with threadpool_limits(1):
         nets = [models.obtain(source, data) for source in setting.sources]
         logits = [net.predict(as_inputs(data.test_x, net.dtype)) for net in nets]
-        judged, net_losses = judge(data), [losses(of_net, data.test_y) for of_net in logits]
+        judged, *net_losses = (losses(of, data.test_y) for of in (judge(data), *logits))
         found = []
         for i, (source, net) in enumerate(zip(setting.sources, nets, strict=True)):
             hardness = {
-                MARGIN: -margins(logits[i], data.test_y),
-                LOSS: net_losses[i],
-                JUDGE: losses(judged, data.test_y),
+                JUDGE: judged,
                 OTHERS: np.mean(net_losses[:i] + net_losses[i + 1 :], axis=0),
             }
             found.append(examine_net(net, Training(source.training, data).net, data, hardness, source.training.seed))
-    return SettingDepth(None, setting, rounded(np.mean(judged.argmax(axis=1) == data.test_y)), found)
+    return SettingDepth(None, setting, found)
 
 
 def examine_net(net: DeepNet, fresh: DeepNet, data: Dataset, hardness: dict[str, np.ndarray], seed: int) -> NetDepth:
     """Examine a trained net and its untrained state `fresh`."""
     right, doubt = exits(net, data.test_x, data.test_y)
     confident, fixed = leave_when_sure(doubt), np.indices(right.shape)[0]
-    untrained, trained = (describe(of, data, hardness, ~right[-1]) for of in (fresh, net))
+    untrained, trained = (describe(of, data, hardness) for of in (fresh, net))
     return NetDepth(
         seed,
-        errors=int(np.count_nonzero(~right[-1])),
         untrained=untrained,
         trained=trained,
         by_layer=rounded_list(right.mean(axis=1)),
@@ -364,7 +335,7 @@ def run(job: ExperimentJob) -> None:
     settings = [Setting(name, tuple(sources)) for name, sources in nets.items()]
     job.keep(
         shares=list(SHARES),
-        fit_images=min(FIT_IMAGES, len(job.data.train_x)),
+        fit_images=min(SET_IMAGES, len(job.data.train_x)),
         doubts=list(DOUBTS),
         lost=LOST,
         settings=job.run_missing(examine, settings, SettingDepth),
@@ -392,12 +363,10 @@ def variation(nets: Sequence[Depths]) -> np.ndarray:
     return 100 * column(nets, "spread") / np.sqrt(1 - column(nets, "of_class")) / mean_depth(nets)
 
 
-def related(
-    nets: Sequence[Depths], hardness: str = JUDGE, which: str = "within", measure: str = EFFECTIVE
-) -> np.ndarray:
-    """Return a correlation of each net, (seeds,); `which`: "all" images, "within" classes, or the variable held."""
+def related(nets: Sequence[Depths], hardness: str = JUDGE, held: str = "", measure: str = EFFECTIVE) -> np.ndarray:
+    """Return a correlation of each net within classes, (seeds,), or with a variable held constant."""
     relations = [net.relations[measure][hardness] for net in nets]
-    return np.array([(vars(relation) | relation.held)[which] for relation in relations], float)
+    return np.array([of.held[held] if held else of.within for of in relations], float)
 
 
 def judge_hardness(trained: np.ndarray, untrained: np.ndarray) -> Verdict:
@@ -435,9 +404,9 @@ def numbers(log: DepthPerExampleLog) -> dict:
         "correlation": {state: each(nets[state], related) for state in STATES},
         "of_others": each(nets["trained"], related, OTHERS),
         "spread": {state: each(nets[state], variation) for state in STATES},
-        "held": {hardness: each(nets["trained"], related, hardness, "x_L") for hardness in (JUDGE, OTHERS)},
-        "changes": {of: each(nets["trained"], related, JUDGE, "within", of) for of in MEASURES[1:]},
-        "by_changes": {of: rule(judge_hardness, related, JUDGE, "within", of) for of in MEASURES[1:]},
+        "held": {JUDGE: each(nets["trained"], related, JUDGE, LAST)},
+        "changes": {of: each(nets["trained"], related, JUDGE, "", of) for of in MEASURES[1:]},
+        "by_changes": {of: rule(judge_hardness, related, JUDGE, "", of) for of in MEASURES[1:]},
         "blocks_computed": {family: each(exits[family], column, "depth") for family in EXITS},
         "points_lost": {family: [100 * of for of in each(exits[family], column, "lost")] for family in EXITS},
         "allowed": 100 * log.lost,

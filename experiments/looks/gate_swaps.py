@@ -5,9 +5,8 @@ lists whose gates; an image's own are the control. The mirror experiment gives a
 it its gates.
 
 Measured: the error; the share of predictions that are the donor's class; the share that change, beside the same in the
-net before training; the distance of given gates from an image's own, as a swap that changes nothing costs nothing.
-Gates are given in all layers at once; for two kinds of donor also in one layer at a time, in the first k and in the
-last k. All on test images; nothing is chosen by them.
+net before training. Gates are given in all layers at once; for two kinds of donor also in one layer at a time. All on
+test images; nothing is chosen by them.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from highway_lab.fields import NonEmpty, NotNegative, Share, dict_of, lists_of
+from highway_lab.fields import NonEmpty, Share, dict_of, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, draw_level, new_figure
 from highway_lab.intervals import interval
 from highway_lab.logs import Log, Result
@@ -54,22 +53,23 @@ class Task:
 
 @dataclass
 class Swap:
-    """Effect of given gates, or H, in all layers at once; shares of the images except `distance`."""
+    """Effect of given gates, or H, in all layers at once, as shares of the images."""
 
-    distance: NotNegative  # mean |given − own| over images, layers and units
     error: Share
     as_donor: Share  # predicted as the class of the donor, which is not the image's own
     changed: Share  # predicted as another class than with its own gates, or H
+    distance: float | None = None  # in the committed log alone, for nothing reads it
 
 
 @dataclass
 class Curves:
-    """Errors with gates given in some layers only, and mean |given − own| of each layer."""
+    """Errors with gates given in one layer only."""
 
-    distance: lists_of(Share, "L")
-    each: lists_of(Share, "L")  # given in this layer alone
-    first: lists_of(Share, "L+1")  # given in the first k layers, k = 0..L
-    last: lists_of(Share, "L+1")  # given in the last k layers
+    each: lists_of(Share, "L")
+    # In the committed log alone, for nothing reads them:
+    distance: list[Share] | None = None
+    first: list[Share] | None = None
+    last: list[Share] | None = None
 
 
 @dataclass
@@ -123,15 +123,12 @@ def measure_swap(
     net: DeepNet, images: np.ndarray, labels: np.ndarray, branch: str, donor: Donor, donor_labels: np.ndarray
 ) -> Swap:
     """Measure images (n, ...), uint8, with a branch given in all layers by donors of classes donor_labels (n,)."""
-    distance, own, found = 0.0, from_images(net, images, branch), np.empty(len(labels), int)
+    found = np.empty(len(labels), int)
     for part, x in in_batches(net, images, "swaps"):
-        given = donor(part)
-        distance += np.abs(given - own(part)).mean() * x.shape[1]
-        *_, y = walk(net, x, **{branch: given})
+        *_, y = walk(net, x, **{branch: donor(part)})
         found[part] = net.forward_from(y, net.depth).argmax(axis=1)
     before = net.predict(as_inputs(images, net.dtype)).argmax(axis=1)
     return Swap(
-        distance=rounded(distance / len(labels), DIGITS),
         error=rounded(np.mean(found != labels), DIGITS),
         as_donor=rounded(np.mean((found == donor_labels) & (donor_labels != labels)), DIGITS),
         changed=rounded(np.mean(found != before), DIGITS),
@@ -139,27 +136,15 @@ def measure_swap(
 
 
 def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray, donor: Donor) -> Curves:
-    """Measure gates given in one layer at a time, in the first k and in the last k."""
-    L = net.depth
-    distance, each, first, last = (np.zeros(L + of) for of in (0, 0, 1, 1))
-    for part, x in in_batches(net, images, "layers"):
+    """Measure gates given in one layer at a time."""
+    wrong = np.zeros(net.depth)
+    for part, _ in in_batches(net, images, "layers"):
         _, cache = net.forward(as_inputs(images[part], net.dtype))
         given = donor(part)
-
-        def wrong(x: np.ndarray, l: int, y: np.ndarray = labels[part]) -> int:
-            """Count the images that blocks l = 0..L-1 and later ones, with their own gates, misread."""
-            return np.count_nonzero(net.forward_from(x, l).argmax(axis=1) != y)
-
-        distance += np.abs(given - cache.T).mean(axis=1).sum(axis=1)
-        for l in range(L):
+        for l in range(net.depth):
             *_, y = walk(net, cache.x[l], [l], T=given)
-            each[l] += wrong(y, l + 1)
-        for k, y in enumerate(walk(net, x, T=given)):
-            first[k] += wrong(y, k)
-        for k in range(L + 1):
-            *_, y = walk(net, cache.x[L - k], range(L - k, L), T=given)
-            last[k] += wrong(y, L)
-    return Curves(*(rounded_list(sums / len(labels), DIGITS) for sums in (distance, each, first, last)))
+            wrong[l] += np.count_nonzero(net.forward_from(y, l + 1).argmax(axis=1) != labels[part])
+    return Curves(rounded_list(wrong / len(labels), DIGITS))
 
 
 def examine(task: Task, data: Dataset) -> NetSwaps:

@@ -46,7 +46,7 @@ const effectiveDepth = T => sum(T.map(mean));
 
 // ---------------------------------------------------------------------------------------- its weights
 
-async function inflate(text) {                                 // see packed() in gate_explorer_figures.py
+async function inflate(text) {                                 // see packed() in gate_explorer.py
   const bytes = Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
@@ -72,7 +72,7 @@ function untrained(size, seed) {
 const asInputs = pixels => Float32Array.from(pixels, pixel => pixel / 127.5 - 1);
 
 // The ink of a canvas, that is, how opaque each of n × n points is, as the images were made (see framing() in
-// gate_explorer_figures.py): scaled to fit a box, each pixel the mean of the ink on it. A drawing that is smaller than
+// gate_explorer.py): scaled to fit a box, each pixel the mean of the ink on it. A drawing that is smaller than
 // the box stays as small. By mass, as MNIST's digits (LeCun et al. 1998), whose box is 20 × 20 of 28 × 28: moved by
 // whole pixels so that the centre of mass comes into pixel (14, 14) counted from 0. Else the ink's own box is centred.
 function asDigit(rgba, n) {

@@ -1,6 +1,6 @@
 """Titles, names of arms, lines and levels that the figures and tables of several experiments share."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -61,13 +61,6 @@ def arm_color(arm: str) -> str:
     """Return the colour of an arm, or of the kind of which it is a variant; ink for one of a user's own."""
     kinds = [kind for kind in ARM_COLORS if arm == kind or arm.startswith((f"{kind},", f"{kind} "))]
     return ARM_COLORS[max(kinds, key=len)] if kinds else INK
-
-
-def draw_against(
-    axes: Axes, groups: Mapping[Any, Runs], values: Callable[[Runs], Sequence[float]], **style: Any
-) -> None:
-    """Draw values(runs), one a seed, against the keys of `groups`: every seed faint, the mean bold."""
-    draw_seeds(axes, [*groups], np.transpose([values(runs) for runs in groups.values()]), marker="o", **style)
 
 
 def draw_losses(axes: Axes, runs: Runs, lost: float, **style: Any) -> None:

@@ -220,7 +220,9 @@ class StudyExperiment(Experiment):
         for of, paths in (logs or {ending: [self.log_of(ending)]}).items():
             read = [self.read(path) for path in paths]
             if other := next((log.command for log in read if self.name not in re.split("[ .]", log.command)), None):
-                raise InputError(f"{paths[-1]}: expected a log of {self.name}, found one of {other!r:.80}; name another")
+                raise InputError(
+                    f"{paths[-1]}: expected a log of {self.name}, found one of {other!r:.80}; name another"
+                )
             study = with_own(self.known[of], own) if own and of == ending else self.known[of]
             study = study.small() if is_smoke(read[0]) else study
             found[of] = Results(study, [run for log in read for run in log.runs])

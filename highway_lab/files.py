@@ -93,12 +93,8 @@ def data_directory(data_dir: str | os.PathLike | None = None) -> Path:
     return as_path(data_dir or os.environ.get("HIGHWAY_DATA_DIR") or "~/.cache")
 
 
-def read_verified(path: Path, name: str, source: Source) -> bytes:
+def verified(content: bytes, path: Path, name: str, source: Source) -> bytes:
     """Return the payload of the source's file `name`; raise InputError unless its checksum is the published one."""
-    return _verify(read_bytes(path), path, name, source)
-
-
-def _verify(content: bytes, path: Path, name: str, source: Source) -> bytes:
     payload = decompress(content, path)
     if source.checksum_of == "file" and path.name != name:
         return payload  # unpacked, or packed otherwise: nothing is published of it
@@ -136,7 +132,7 @@ def _download(path: Path, source: Source) -> None:
 
     def verified_transfer(url: str, temporary: str, of: object) -> None:
         transfer(url, temporary, of)
-        _verify(Path(temporary).read_bytes(), path, path.name, source)
+        verified(Path(temporary).read_bytes(), path, path.name, source)
 
     for mirror in source.mirrors:
         try:
@@ -238,24 +234,15 @@ def scratch_folder() -> TemporaryDirectory:
     return TemporaryDirectory(prefix=f"{SCRATCH}{os.getpid()}-", ignore_cleanup_errors=True)
 
 
-def is_running(process: int) -> bool:
-    """Tell whether a process of this machine has this number."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # another user's
-        pass
-    return True
-
-
 def remove_left(folder: Path, prefix: str) -> list[str]:
     """Remove the temporary files and folders PREFIX<process>-???????? of processes that were killed; return these."""
     ended = []
     for left in folder.glob(f"{glob.escape(prefix)}[0-9]*-????????"):
         process = left.name.removeprefix(prefix).partition("-")[0]
-        with suppress(OSError, ValueError, OverflowError):
-            if not is_running(int(process)):
+        with suppress(OSError, ValueError, OverflowError):  # PermissionError of another user's, which is running
+            try:
+                os.kill(int(process), 0)
+            except ProcessLookupError:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
                 ended.append(process)
     return ended

@@ -95,7 +95,7 @@ def page_of(name: str) -> str:
     ("page", "before", "after"),
     [
         ("what_gates_add", "reach 95.1 %, and", "reach 95.2 %, and"),
-        ("what_gates_add", "Nor is a gain", "It costs 0.7 points. Nor is a gain"),
+        ("what_gates_add", "Where depth does help", "It costs 0.7 points. Where depth does help"),
         ("gradients", "pass on 70 of 71", "pass on 17 of 71"),
         ("depth", "is **not tested** here", "is **reproduced** here"),
         ("using_depth", "none of the 19 kinds", "none of the 18 kinds"),

@@ -57,7 +57,6 @@ from highway_networks import (
     check,
     expected_instead,
     hyperparameter,
-    one_of,
     prepared,
 )
 
@@ -590,17 +589,15 @@ class ConvParameters(Tensors):
             self.update({f"{l}.gamma": gamma, f"{l}.beta": beta})
 
 
-CONV_INITS = ("he", "orthogonal", "uniform")  # some of those in highway_networks.INITS
+CONV_INITS = ["he", "orthogonal", "uniform"]  # some of those in highway_networks.INITS
 
 
 @dataclass(frozen=True)
 class ConvArchitecture(Architecture):
     """Hyperparameters of a ConvNet, beside its stages."""
 
-    activation: str = hyperparameter("relu", "activation in H", one_of(ACTIVATIONS))
-    init: str = hyperparameter(
-        "he", "initial weights: normalised, orthogonal, or uniform in ±1/√fan_in", one_of(CONV_INITS)
-    )
+    activation: str = hyperparameter("relu", "activation in H", ACTIVATIONS)
+    init: str = hyperparameter("he", "initial weights: normalised, orthogonal, or uniform in ±1/√fan_in", CONV_INITS)
     gate_bias: float = hyperparameter(-1.0, "initial transform-gate bias b_T", FINITE)
     batch_norm: bool = hyperparameter(False, "normalise H's affine map over the batch")
     contrast: bool = hyperparameter(False, "global contrast normalisation, and subtract the mean image")

@@ -31,7 +31,6 @@ from highway_networks import (
     TrainingConfig,
     UpTo,
     hyperparameter,
-    one_of,
 )
 
 __all__ = ["NETS", "ConvConfig", "Recipe", "configure", "for_few_images", "main"]
@@ -146,7 +145,7 @@ class ConvConfig(TrainingConfig, ConvArchitecture):
     The authors trained 300 epochs, with a tenth of the rate after each third.
     """
 
-    optimizer: str = hyperparameter("momentum", "update rule", one_of(OPTIMIZERS))
+    optimizer: str = hyperparameter("momentum", "update rule", OPTIMIZERS)
     lr: float = hyperparameter(0.01, "learning rate", POSITIVE)
     schedule: str = hyperparameter("cosine", "of the learning rate: constant, cosine or steps", SCHEDULE)
     nesterov: bool = hyperparameter(True, "momentum: Nesterov's")
@@ -158,7 +157,7 @@ class ConvConfig(TrainingConfig, ConvArchitecture):
     n_validation: int = hyperparameter(UpTo(5000), "validation samples; tests are then scored last only", ZERO_OR_MORE)
     n_scored: int = hyperparameter(1000, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
     n_test: int = hyperparameter(UpTo(10_000), "test samples, drawn at random", POSITIVE)
-    net: str = hyperparameter("mnist-16", "which of the paper's nets", one_of(NETS))
+    net: str = hyperparameter("mnist-16", "which of the paper's nets", NETS)
     dropout: float = hyperparameter(1.0, "factor on the net's probabilities of dropout", UNIT)
     augment: bool = hyperparameter(False, "train on random crops and mirror images")
     padding: int = hyperparameter(8, "pixels by which a random crop may be off the middle", PIXELS)

@@ -78,7 +78,6 @@ from highway_networks import (
     expected_instead,
     fill,
     hyperparameter,
-    one_of,
     weighted_mean,
     words_of,
 )
@@ -177,12 +176,12 @@ class HighwayEstimator(BaseEstimator):
     """The common part of all estimators: training. They add their nets, targets and scores."""
 
     _: dataclasses.KW_ONLY
-    block: str = hyperparameter("highway", "Kind of block, a name in `highway_networks.BLOCKS`.", one_of(BLOCKS))
-    activation: str = hyperparameter("relu", "Activation of the block state H.", one_of(ACTIVATIONS))
-    init: str = hyperparameter("uniform", "Initial weights, a name in `highway_networks.INITS`.", one_of(INITS))
+    block: str = hyperparameter("highway", "Kind of block, a name in `highway_networks.BLOCKS`.", BLOCKS)
+    activation: str = hyperparameter("relu", "Activation of the block state H.", ACTIVATIONS)
+    init: str = hyperparameter("uniform", "Initial weights, a name in `highway_networks.INITS`.", INITS)
     init_gain: float = hyperparameter(1.0, "Factor on the initial weights, but for those of gates.", POSITIVE)
     gate_bias: float | str = hyperparameter("auto", "Initial gate bias b_T; auto: `gate_bias_for` the depth.", FINITE)
-    optimizer: str = hyperparameter("adam", "Update rule.", one_of(OPTIMIZERS))
+    optimizer: str = hyperparameter("adam", "Update rule.", OPTIMIZERS)
     learning_rate: float = hyperparameter(1e-3, "Constant learning rate.", POSITIVE)
     batch_size: int | str = hyperparameter("auto", f"Samples a step; auto is {LARGEST_BATCH}, or all.", POSITIVE)
     weight_decay: float | str = hyperparameter(

@@ -28,7 +28,7 @@ from sklearn.utils.validation import validate_data
 from conv_highway_networks import CONV_INITS, ConvNet, Stage, as_stage
 from conv_recipes import FEW_DROPOUT, NETS, STEPS, UNIT, ConvConfig, for_few_images
 from highway_estimators import CLASSES_DOC, EITHER, PRECISIONS, HighwayEstimator, LabelsMixin, describe, has_gates
-from highway_networks import FINITE, OPTIMIZERS, POSITIVE, SCHEDULE, ZERO_OR_MORE, hyperparameter, one_of
+from highway_networks import FINITE, OPTIMIZERS, POSITIVE, SCHEDULE, ZERO_OR_MORE, hyperparameter
 
 __all__ = ["HighwayImageClassifier"]
 
@@ -52,18 +52,18 @@ class ImageConfig(ConvConfig):
 
 @dataclass(eq=False, repr=False)
 class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring follows: it lists the fields
-    net: str = hyperparameter("mnist-16", "Name in `conv_recipes.NETS`: stages and settings of a net.", one_of(NETS))
+    net: str = hyperparameter("mnist-16", "Name in `conv_recipes.NETS`: stages and settings of a net.", NETS)
     stages: list | None = hyperparameter(  # noqa: RUF009, a field
         None, "Stages instead of the net's, such as [Convolution(16), Blocks(3), MaxPool(2, 2)]."
     )
     _: dataclasses.KW_ONLY
-    init: str = hyperparameter("he", "Initial weights: he, orthogonal or uniform.", one_of(CONV_INITS))
+    init: str = hyperparameter("he", "Initial weights: he, orthogonal or uniform.", CONV_INITS)
     gate_bias: float | str = hyperparameter("auto", f"Initial gate bias b_T; {RECIPE}", FINITE)
     batch_norm: bool = hyperparameter(False, "Normalise H's affine map over the batch.", EITHER)
     contrast: bool | str = hyperparameter("auto", f"Normalise each image's contrast; {RECIPE}", EITHER)
     augment: bool | str = hyperparameter("auto", f"Train on random crops and mirror images; {RECIPE}", EITHER)
     dropout: float = hyperparameter(FEW_DROPOUT, "Factor on the rates of the net's dropout; 1 needs many epochs.", UNIT)
-    optimizer: str = hyperparameter("momentum", "Update rule.", one_of(OPTIMIZERS))
+    optimizer: str = hyperparameter("momentum", "Update rule.", OPTIMIZERS)
     learning_rate: float | str = hyperparameter("auto", f"Learning rate; {RECIPE}", POSITIVE)
     schedule: str = hyperparameter(
         "cosine", "Of the learning rate in `fit`: constant, cosine or steps like '0.5,0.75'.", SCHEDULE

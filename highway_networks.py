@@ -51,7 +51,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -348,18 +348,17 @@ NO_SAMPLES = "x: expected samples, found none; pass some"  # where a mean is tak
 ADD_NAME = "import the file that adds it (--import of a command)"  # remedy of a name that a table lacks
 
 
-def one_of(table: Collection[str]) -> Rule:
-    """Make the rule that a value is a name in the table, to which names may be added later."""
-    return (lambda value: value in table, table)
-
-
 class UpTo(int):
     """A number of samples, in place of which all are taken where there are fewer."""
 
 
-def hyperparameter(default: Any, help: str, rule: Rule | None = None) -> Any:
-    """Make a field of a dataclass of hyperparameters: its default, its meaning, and the rule for its values."""
-    return field(default=default, metadata={"help": help, "rule": rule})
+def hyperparameter(default: Any, help: str, rule: Rule | Mapping[str, Any] | list[str] | None = None) -> Any:
+    """Make a field of a dataclass of hyperparameters: its default, its meaning, and the rule for its values.
+
+    In place of a rule stands a table of all values, to which names may be added later.
+    """
+    tested = rule if rule is None or isinstance(rule, tuple) else (rule.__contains__, rule)
+    return field(default=default, metadata={"help": help, "rule": tested})
 
 
 def words_of(rule: Rule) -> str:
@@ -386,12 +385,12 @@ def documented(*sources: type) -> Callable[[type], type]:
 class Architecture:
     """Hyperparameters of any net. b_T starts at `gate_bias`, b_C at −`gate_bias`, other biases at 0."""
 
-    block: str = hyperparameter("highway", "kind of block", one_of(BLOCKS))
-    activation: str = hyperparameter("tanh", "activation in H", one_of(ACTIVATIONS))
-    init: str = hyperparameter("uniform", "initial weights; glorot and he are the normalised ones", one_of(INITS))
+    block: str = hyperparameter("highway", "kind of block", BLOCKS)
+    activation: str = hyperparameter("tanh", "activation in H", ACTIVATIONS)
+    init: str = hyperparameter("uniform", "initial weights; glorot and he are the normalised ones", INITS)
     init_gain: float = hyperparameter(1.0, "factor on the initial weights, but for those of gates", POSITIVE)
     gate_bias: float = hyperparameter(-2.0, "initial transform-gate bias b_T", FINITE)
-    dtype: str = hyperparameter("float32", "precision", one_of(("float32", "float64")))
+    dtype: str = hyperparameter("float32", "precision", ["float32", "float64"])
 
 
 @dataclass(frozen=True)
@@ -484,16 +483,29 @@ class Net:
         """Return all tensors by name, parameters and buffers."""
         return {**self.params, **self.buffers}
 
+    def packed(self) -> dict[str, Any]:
+        """Return the arrays of a file that holds the net: tensors, format and configuration."""
+        return {"format": np.array(FORMAT), "config": np.array(json.dumps(self.config)), **self.tensors()}
+
+    @classmethod
+    def unpacked(cls, arrays: dict[str, np.ndarray]) -> Self:
+        """Return the net that was `packed`; raises some exception for other arrays."""
+        if (version := int(arrays.pop("format", 1))) != FORMAT:
+            raise ValueError(f"format {version}, not {FORMAT}: its weights are not laid out as W @ x")
+        net = cls(**json.loads(str(arrays.pop("config"))), rng=None)  # takes no memory yet for what that claims
+        fill(net.tensors(), arrays)
+        return net
+
     def save(self, path: str | os.PathLike) -> None:
         """Write tensors and configuration as .npz, whole or not at all; raises InputError if it cannot."""
-        place, tensors = Path(os.path.realpath(as_path(path))), cast(dict[str, Any], self.tensors())
+        place = Path(os.path.realpath(as_path(path)))
         try:
             if place.exists() and not place.is_file():
                 raise OSError(None, "a directory or a device")
             with TemporaryDirectory(dir=place.parent) as folder:
                 beside = Path(folder, place.name)
                 with open(beside, "wb") as file:
-                    np.savez(file, format=np.array(FORMAT), config=np.array(json.dumps(self.config)), **tensors)
+                    np.savez(file, **self.packed())
                 os.replace(beside, place)
         except OSError as error:
             raise InputError(f"{path}: expected a place to write, found: {error.strerror}; choose another") from error
@@ -503,7 +515,7 @@ class Net:
         """Read a net that `save` wrote; never unpickles. Raises InputError for anything else."""
         try:
             with open(as_path(path), "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
-                return net_of_arrays(cls, dict(arrays))
+                return cls.unpacked(dict(arrays))
         except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
             reason = " ".join(str(getattr(error, "strerror", None) or error).split())
             ending = "" if isinstance(error, InputError) else "; choose another"
@@ -511,7 +523,7 @@ class Net:
 
     def __reduce__(self) -> tuple:
         """Return what a copy or a pickle is made by: each tensor once, though there are many views of it."""
-        return restored, (type(self), self.config, self.tensors())
+        return type(self).unpacked, (self.packed(),)
 
 
 class Workspace:
@@ -551,14 +563,7 @@ class DeepNet(Net):
 
     params: Parameters
 
-    def __init__(
-        self,
-        d_in: int,
-        d_out: int,
-        *,
-        rng: np.random.Generator | int | None,
-        **architecture: Any,
-    ):
+    def __init__(self, d_in: int, d_out: int, *, rng: np.random.Generator | int | None, **architecture: Any):
         for name, size in (("d_in", d_in), ("d_out", d_out)):
             check(name, size, int, ZERO_OR_MORE if rng is None else POSITIVE)
         super().__init__(DeepArchitecture(**architecture), d_in=d_in, d_out=d_out)
@@ -692,7 +697,6 @@ class DeepNet(Net):
 
     def gate_means(self, x: np.ndarray) -> np.ndarray:
         """Return the mean of T of each block, (L,), over its units and x (B, d_in); for a net with gates."""
-        self.check_gates()
         if not (x_0 := self.embed(x)).size:
             raise InputError(NO_SAMPLES)
         return np.array([T.mean() for T, _ in self.iterate_gates(x_0)])
@@ -913,8 +917,8 @@ class TrainingConfig:
     title: ClassVar[Any]
     new_net: ClassVar[Callable[..., Any]]
 
-    loss: str = hyperparameter("cross-entropy", "what is minimised", one_of(LOSSES))
-    optimizer: str = hyperparameter("adam", "update rule", one_of(OPTIMIZERS))
+    loss: str = hyperparameter("cross-entropy", "what is minimised", LOSSES)
+    optimizer: str = hyperparameter("adam", "update rule", OPTIMIZERS)
     lr: float = hyperparameter(5e-3, "learning rate", POSITIVE)
     schedule: str = hyperparameter("constant", "factor on lr over the training; shares: a tenth after each", SCHEDULE)
     lr_decay: float = hyperparameter(1.0, "momentum: factor on lr after each step", UP_TO_ONE)
@@ -971,11 +975,6 @@ def batches(config: TrainingConfig, rng: np.random.Generator) -> Iterator[np.nda
         yield order[start : start + config.batch_size]
 
 
-def batch_sizes(config: TrainingConfig) -> set[int]:
-    last = 0 if config.drop_last else config.n_train % config.batch_size
-    return {min(config.batch_size, config.n_train), last} - {0}
-
-
 class Training:
     """A run between two epochs: net, optimiser and generator, which decide what follows, and the record.
 
@@ -992,17 +991,15 @@ class Training:
         data = draw_subset(data, config.n_train, config.n_test, subset_rng, config.n_validation)
         self.validation = data.train_x[config.n_train :], data.train_y[config.n_train :]
         self.data = data._replace(train_x=data.train_x[: config.n_train], train_y=data.train_y[: config.n_train])
-        self.net = self.new_net(weight_rng)
+        self.net: Any = config.new_net(self.data, weight_rng)
         if net is not None:
             self.net.take(net)
         self.optimizer = OPTIMIZERS[config.optimizer](self.net.params, config)
-        self.workspaces = {size: self.net.workspace(size, self.rng) for size in batch_sizes(config)}
+        sizes = {len(chosen) for chosen in batches(config, np.random.default_rng(0))}
+        self.workspaces = {size: self.net.workspace(size, self.rng) for size in sizes}
         self.epoch, self.diverged = 0, False
         self.history = History()
         self.gate_means: list[list[float | None]] = []
-
-    def new_net(self, rng: np.random.Generator) -> Any:
-        return self.config.new_net(self.data, rng)
 
     def epochs(self, *, scored: bool = True) -> Iterator[float]:
         """Train to the config's last epoch, or until a loss is not finite; yield each epoch's mean loss over batches.
@@ -1230,12 +1227,6 @@ def check_array(name: str, x: Any, shape: tuple[int, ...], least: float = -math.
         raise InputError(f"{name}: expected {expected}, found {found}; mend the data set")
 
 
-def as_targets(name: str, y: Any) -> np.ndarray:
-    """Return targets as a dense array, truth values as the classes 0 and 1."""
-    y = dense(as_numbers(name, y))
-    return y.astype(int) if y.dtype == bool else y
-
-
 def as_dataset(data: Any, loss: str) -> Dataset:
     """Return a Dataset, or one of its first four arrays, that a loss can be trained on; raises InputError for another.
 
@@ -1247,7 +1238,8 @@ def as_dataset(data: Any, loss: str) -> Dataset:
         train_y, test_y = np.split(codes, [len(data.train_y)])
         data = data._replace(train_y=train_y, test_y=test_y, classes=tuple(names.tolist()))
     train_x, test_x = (as_numbers(name, getattr(data, name)) for name in ("train_x", "test_x"))
-    targets = as_targets("train_y", data.train_y), as_targets("test_y", data.test_y)
+    targets = [dense(as_numbers(name, getattr(data, name))) for name in ("train_y", "test_y")]
+    targets = [y.astype(int) if y.dtype == bool else y for y in targets]
     data = data._replace(train_x=train_x, train_y=targets[0], test_x=test_x, test_y=targets[1])
     target, classes = LOSSES[loss].target, "f" not in [y.dtype.kind for y in targets]
     if classes != (target == "classes"):
@@ -1295,38 +1287,15 @@ def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generat
             raise ArgumentError(f"{names}: expected at most {x.shape[0]} samples, found {wanted}; ask for fewer")
     train = rng.permutation(data.train_x.shape[0])[:wanted_train]
     test = rng.permutation(data.test_x.shape[0])[:n_test]
-    return data._replace(
-        train_x=data.train_x[train],
-        train_y=data.train_y[train],
-        test_x=data.test_x[test],
-        test_y=data.test_y[test],
-        train_weights=None if data.train_weights is None else data.train_weights[train],
-    )
+    train_weights = None if data.train_weights is None else data.train_weights[train]
+    data = data._replace(train_x=data.train_x[train], train_y=data.train_y[train], train_weights=train_weights)
+    return data._replace(test_x=data.test_x[test], test_y=data.test_y[test])
 
 
 # ---------------------------------------------------------------------------------------------- files
 
-IDX_UINT8 = 0x08  # type code of an idx file
 MNIST_FILES = [f"{half}-{kind}-ubyte" for half in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
-COMPRESSED = ("", ".gz", ".xz")  # endings under which a data file may lie
 FORMAT = 2  # of saved nets; in 1 weights were transposed, as x @ W
-
-
-NetT = TypeVar("NetT", bound=Net)
-
-
-def net_of_arrays(kind: type[NetT], arrays: dict[str, np.ndarray]) -> NetT:
-    """Return the net of the class `kind` in the arrays of a file; raises some exception for anything else."""
-    if (version := int(arrays.pop("format", 1))) != FORMAT:
-        raise ValueError(f"format {version}, not {FORMAT}: its weights are not laid out as W @ x")
-    return restored(kind, json.loads(str(arrays.pop("config"))), arrays)
-
-
-def restored(kind: type[NetT], config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> NetT:
-    """Return a net of a configuration that has these tensors; raises ValueError for others than it has."""
-    net = kind(**config, rng=None)  # takes no memory yet for what the configuration claims
-    fill(net.tensors(), tensors)
-    return net
 
 
 def fill(tensors: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> None:
@@ -1374,7 +1343,7 @@ def parse_idx(payload: bytes, path: Path) -> np.ndarray:
 
     Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
     """
-    if len(payload) < 4 or payload[:3] != bytes([0, 0, IDX_UINT8]) or not 1 <= payload[3] <= 4:
+    if len(payload) < 4 or payload[:3] != b"\0\0\x08" or not 1 <= payload[3] <= 4:
         expected = "an idx header of unsigned bytes (00 00 08, 1 to 4 dimensions)"
         raise damaged(path, expected, payload[:4].hex(" ") or "nothing")
     start = 4 + 4 * payload[3]
@@ -1387,7 +1356,7 @@ def parse_idx(payload: bytes, path: Path) -> np.ndarray:
 
 def find_file(folder: str | os.PathLike, name: str) -> Path:
     """Return the path under which a file lies in a folder: as it is, as .gz or as .xz; as it is if none is there."""
-    paths = [as_path(folder) / f"{name}{ending}" for ending in COMPRESSED]
+    paths = [as_path(folder) / f"{name}{ending}" for ending in ("", ".gz", ".xz")]
     return next((path for path in paths if os.path.lexists(path)), paths[0])
 
 

@@ -130,8 +130,6 @@ def animate_command(arguments: argparse.Namespace) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     parser = OneLineParser(prog="python make_highway_networks_gif.py", description="Animate run logs.")
-    parser.add_argument(
-        "logs", nargs="*", type=Path, metavar="LOG.json", help="of one depth with gates (default: run*.json)"
-    )
+    parser.add_argument("logs", nargs="*", type=Path, metavar="LOG.json", help="with gates (default: run*.json here)")
     parser.add_argument("--out", type=Path, metavar="PATH", help=f"the animation (default: {NAME}, or below viz/)")
     return run_cli(parser, animate_command, argv)

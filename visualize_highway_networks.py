@@ -281,21 +281,16 @@ def draw_gates(axes: Axes, log: RunLog, epoch: int) -> BarContainer:
 
 
 def T_gate_bars(log: RunLog) -> Axes:
-    """Draw how far each block's gate is open after training, a line for the untrained net, a dot for each seed."""
+    """Draw how far each block's gate is open after training, a line for the untrained net, dots for several seeds."""
     means = gate_means(log)
     title = f"After training the mean T is {means[:, -1].mean():.2f}"
     _, axes = new_figure(f"{title}: {describe(log, runs_with_gates(log))}", 3.6)
     bars = draw_gates(axes, log, epoch=-1)
-    draw_dots(axes, bars, means[:, -1])
+    if len(means) > 1:
+        x, size = [bar.get_center()[0] for bar in bars], min(3.5, 200 * bars[0].get_width() / len(bars))
+        axes.plot(x, means[:, -1].T, "o", color=INK, markeredgewidth=0, markersize=size)
     label_ends(axes)
     return axes
-
-
-def draw_dots(axes: Axes, bars: BarContainer, seeds: np.ndarray) -> None:
-    """Draw a dot for each value of each bar, (seeds, bars), if there are several seeds."""
-    if len(seeds) > 1:
-        x, size = [bar.get_center()[0] for bar in bars], min(3.5, 200 * bars[0].get_width() / len(bars))
-        axes.plot(x, seeds.T, "o", color=INK, markeredgewidth=0, markersize=size)
 
 
 def T_gate_bars_by_depth(log: RunLog) -> np.ndarray:
@@ -304,10 +299,7 @@ def T_gate_bars_by_depth(log: RunLog) -> np.ndarray:
     groups = [runs for of_depth in logs if (runs := runs_with_gates(of_depth))]
     groups = [groups[i] for i in evenly_spaced(len(groups), MOST_PANELS)]
     shown = [run for runs in groups for run in runs]
-    halves = [
-        (sum(of[-(len(of) // 2) :]), sum(of[: len(of) // 2])) for run in shown if len(of := run.gate_means[-1]) > 1
-    ]
-    later = [second > first for second, first in halves]
+    later = [sum(of[-half:]) > sum(of[:half]) for run in shown if (half := len(of := run.gate_means[-1]) // 2)]
     found = f"The later half ends more open in {sum(later)} of {count_of(len(later), 'run')}" if later else "Mean T"
     title = f"{found}: {describe(log, shown)}"
     figure, panels = new_figure(title, 1.2 + 0.9 * len(groups), nrows=len(groups), squeeze=False)
@@ -333,7 +325,6 @@ def evenly_spaced(n: int, most: int) -> np.ndarray:
 # -------------------------------------------------------------------------------------- from logs to files
 
 COMMAND = "python highway_networks.py --seed 0"
-SWEEP_COMMAND = "python highway_networks.py --seeds 0-19 --depths 5,10,20,30,50 --jobs 2"
 RUN_FIGURES = (learning_curves, training_loss, T_gate_evolution, T_gate_bars)
 SWEEP_FIGURES = (depth_sweep, T_gate_bars_by_depth)
 GATE_FIGURES = (T_gate_evolution, T_gate_bars, T_gate_bars_by_depth)  # of them
@@ -342,9 +333,7 @@ GATE_FIGURES = (T_gate_evolution, T_gate_bars, T_gate_bars_by_depth)  # of them
 def read_log(path: Path) -> RunLog:
     """Read a log of dense or convolutional nets that has something to draw; raises InputError."""
     remedy = f"make it with: {COMMAND}"
-    is_conv = path.is_file() and b'"net": ' in read_bytes(
-        path, remedy
-    )  # which convolutional net: dense ones have no name
+    is_conv = path.is_file() and b'"net": ' in read_bytes(path, remedy)  # dense nets have no name
     config = ConvConfig if is_conv else Config
     is_unfinished = path.suffix == ".jsonl"
     log = read_unfinished(path, config) if is_unfinished else highway_lab.logs.read(path, RunLog[config], remedy)
@@ -374,7 +363,7 @@ def draw_log(log: RunLog, path: Path, folder: Path) -> list[Path]:
     """Draw a log that has been read, its gates in a picture for each kind of block that has them."""
 
     def drawn(figure: Callable[[RunLog], Axes | np.ndarray], shown: RunLog, kind: str) -> Figure:
-        for block in group(log.runs, "block"):
+        for block in blocks:
             COLORS[block]  # a block has one colour in all pictures of its log, also where others are not shown
         picture = np.ravel(figure(shown))[0].figure
         if kind:
@@ -383,20 +372,16 @@ def draw_log(log: RunLog, path: Path, folder: Path) -> list[Path]:
             picture.supxlabel(how_far(log), x=0.01, horizontalalignment="left", fontsize="medium")
         return picture
 
-    kinds, pictures = kinds_with_gates(log), {}
+    blocks, kinds, pictures = group(log.runs, "block"), kinds_with_gates(log), {}
     for figure in RUN_FIGURES if len(depths_of(log)) == 1 else SWEEP_FIGURES:
+        is_stuck = figure is training_loss and "plain" in blocks  # the loss of plain nets, if they are deep
+        name = "plain_loss_collapse" if is_stuck else figure.__name__
         for kind, of_kind in kinds.items() if figure in GATE_FIGURES else [("", log)]:
             ending = kind if len(kinds) > 1 else ""
-            path_of_kind = folder / f"{picture_name(figure, log)}{'-' * bool(ending)}{ending}.png"
+            path_of_kind = folder / f"{name}{'-' * bool(ending)}{ending}.png"
             pictures[path_of_kind] = partial(drawn, figure, of_kind, ending)
     save_all(pictures, path)
     return [*pictures]
-
-
-def picture_name(figure: Callable[[RunLog], Any], log: RunLog) -> str:
-    """Return the name of a figure's picture: the loss of plain nets, which is stuck if they are deep, has its own."""
-    has_plain = "plain" in group(log.runs, "block")
-    return "plain_loss_collapse" if figure is training_loss and has_plain else figure.__name__
 
 
 def watch(path: Path, folder: Path | None, wait: Callable[[float], object] = time.sleep) -> None:

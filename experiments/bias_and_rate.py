@@ -15,8 +15,8 @@ more. Both sentences took this form after the runs; that one bias is enough came
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -24,12 +24,11 @@ from matplotlib.figure import Figure
 from highway_lab.fields import Count
 from highway_lab.figures import INK
 from highway_lab.intervals import Interval, interval
-from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
 from . import study_command
 from .claims import ACCURACY_MARGIN, Verdict, any_of, judge_better, require
 from .common_figures import minus, rows_figure
-from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task, accuracies, score_loss
+from .study import Arm, LossMeasured, Results, Stage, Study, accuracies, measure_loss, score_loss
 
 DEPTH, UNITS, EPOCHS = 50, 50, 12
 SEEDS, CHOOSING_SEEDS = range(5), (100, 101)
@@ -57,21 +56,7 @@ class StartCell:
     init: str = "uniform"
 
 
-@dataclass
-class StartMeasured(Measured):
-    """What is measured of a run; `score_loss` is the mean loss over the samples that give its score."""
-
-    score_loss: float | None
-
-
-def train(task: Task, data: Dataset) -> StudyRun:
-    """Train one net; where its score is measured, its loss is, too."""
-    return study_command.train(task, data, measure=measure)
-
-
-def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> StartMeasured:
-    loss, _ = evaluate(net, x, y, LOSSES["cross-entropy"])
-    return StartMeasured(*common, None if common[1] is None else rounded(loss))
+train = partial(study_command.train, measure=measure_loss)
 
 
 def study(arms: Mapping[str, Arm], cells: Sequence[StartCell], *choosing: Stage) -> Study:
@@ -82,7 +67,7 @@ def study(arms: Mapping[str, Arm], cells: Sequence[StartCell], *choosing: Stage)
         stages=(*choosing, Stage(SEEDS, EPOCHS, best=1 if choosing else None, options=images, result="scored")),
         criteria={"loss": score_loss},
         own=lambda name, arm: StartCell(name, UNITS, DEPTH),
-        measured=StartMeasured,
+        measured=LossMeasured,
     )
 
 

@@ -25,13 +25,13 @@ from matplotlib.figure import Figure
 from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, label_ends, new_figure
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.training import Training
-from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
+from highway_networks import Dataset, DeepNet
 
 from . import study_command
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN, Verdict, combine, judge_as_good, judge_better
 from .flow import Flow, measure_flow
 from .partly_frozen import ArmConfig
-from .study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, Task, accuracies, score_loss
+from .study import Arm, Cell, LossMeasured, Results, Stage, Study, StudyRun, Task, accuracies, measure_loss, score_loss
 
 RATES = (2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2)
 BLOCKS = {
@@ -55,13 +55,9 @@ CELLS = [*dict.fromkeys(Cell(arm, of[arm], depth) for depth in GATE_BIAS for of 
 
 
 @dataclass
-class FlowMeasured(Measured):
-    """What is measured of a run; how gradients flow only in results.
+class FlowMeasured(LossMeasured):
+    """What is measured of a run; how gradients flow only in results."""
 
-    score_loss   mean loss over the samples that give the score
-    """
-
-    score_loss: float | None
     untrained: Flow | None
     trained: Flow | None
 
@@ -73,9 +69,8 @@ def train(task: Task, data: Dataset) -> StudyRun:
     def flow(net: DeepNet) -> Flow | None:
         return measure_flow(net, training.data, [net.depth // 2]) if task.result else None
 
-    def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> FlowMeasured:
-        loss, _ = evaluate(net, x, y, LOSSES["cross-entropy"])
-        return FlowMeasured(*common, None if common[1] is None else rounded(loss), untrained, flow(net))
+    def measure(net: DeepNet, *judged: Any) -> FlowMeasured:
+        return FlowMeasured(**vars(measure_loss(net, *judged)), untrained=untrained, trained=flow(net))
 
     untrained = flow(training.net)
     return study_command.train(task, data, columns=("grad_norm",), measure=measure)
@@ -136,7 +131,6 @@ def numbers(results: Results) -> dict:
         "lead": lead,
         "behind": sorted(-of.value for units in (50, 71) for of in lead["residual / L", units]),
         **{state: {of: 10 ** orders.mean() for of, orders in grown[state].items()} for state in STATES},
-        "diverged": sum(run.diverged for run in results.runs),
         "depths": [*GATE_BIAS],
         "bias": GATE_BIAS,
         "seeds": max(map(len, runs.values())),

@@ -1,6 +1,6 @@
 """Titles, names of arms, lines and levels that the figures and tables of several experiments share."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -63,13 +63,6 @@ def arm_color(arm: str) -> str:
     return ARM_COLORS[max(kinds, key=len)] if kinds else INK
 
 
-def draw_against(
-    axes: Axes, groups: Mapping[Any, Runs], values: Callable[[Runs], Sequence[float]], **style: Any
-) -> None:
-    """Draw values(runs), one a seed, against the keys of `groups`: every seed faint, the mean bold."""
-    draw_seeds(axes, [*groups], np.transpose([values(runs) for runs in groups.values()]), marker="o", **style)
-
-
 def draw_losses(axes: Axes, runs: Runs, lost: float, **style: Any) -> None:
     """Draw training loss by epoch, log scale, as `draw_seeds` does; once a run has diverged, its loss is `lost`."""
     losses = np.full((len(runs), runs[0].config.epochs + 1), lost)
@@ -103,19 +96,13 @@ def draw_map(axes: Axes, values: np.ndarray, **style: Any) -> AxesImage:
     return image
 
 
-def name_rows(axes: Axes, names: Iterable[str]) -> None:
-    """Name the rows 0, 1, ... of a panel, from above."""
-    labels = [name.replace("b_T", "$b_T$") for name in names]
-    axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim(max(1, len(labels)) - 0.5, -0.5)
-
-
 def rows_figure(title: str, rows: Mapping[str, Sequence[float]], label: str) -> Figure:
     """Return a figure with a row for each arm, or size of one: every seed a faint dot, their mean a bold one."""
     figure, axes = new_figure(title, 1.4 + 0.26 * len(rows))
     for row, (name, values) in enumerate(rows.items()):
         draw_dots(axes, values, row, color=arm_color(name))
-    name_rows(axes, rows)
+    axes.set_yticks(range(len(rows)), [name.replace("b_T", "$b_T$") for name in rows])
+    axes.set_ylim(max(1, len(rows)) - 0.5, -0.5)
     axes.set_xlabel(label)
     return figure
 

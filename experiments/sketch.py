@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from highway_lab.fields import Count, Share
-from highway_lab.intervals import Interval, interval
+from highway_lab.intervals import interval
 from highway_lab.logs import numbers as rounded_all
 from highway_lab.training import Training
 from highway_networks import Config, Dataset, DeepNet
@@ -125,11 +125,6 @@ def halves(T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return T[:, :half].mean(axis=1), T[:, -half:].mean(axis=1)
 
 
-def judge_lower(lead: Interval) -> Verdict:
-    """Judge "lower blocks end with higher gates" by the first half minus the second half."""
-    return judge_better(lead, 0.0)
-
-
 def numbers(results: Results) -> dict:
     """Return what the page quotes; by arm, blocks and images, gates by images."""
     found = {(of.arm, of.depth, of.n_train): runs for of, runs in results.by_cell().items()}
@@ -151,7 +146,7 @@ def numbers(results: Results) -> dict:
         "depth": judge_depth(
             *(share[of, at, ALL] for of, at in (("highway", DEPTH), ("plain", DEPTH), ("plain", SHALLOW)))
         ),
-        "lower": {images: judge_lower(of).value for images, of in lead.items()},
+        "lower": {images: judge_better(of, 0.0).value for images, of in lead.items()},
         "lead": lead,
         "first_higher": {images: int((first > second).sum()) for images, (first, second) in gates.items()},
         "diverged": sum(run.diverged for runs in found.values() for run in runs),

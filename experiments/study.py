@@ -20,7 +20,7 @@ import numpy as np
 
 from highway_lab.fields import Count, Score, Share
 from highway_lab.logs import Result, grouped
-from highway_networks import BLOCKS, InputError, rounded
+from highway_networks import BLOCKS, LOSSES, DeepNet, InputError, evaluate, rounded
 
 from .blocks import make_known
 from .common import CHANCE
@@ -119,6 +119,19 @@ class Measured:
     train_loss: float | None  # over all training samples
     score: Score | None
     effective_depth: float | None
+
+
+@dataclass
+class LossMeasured(Measured):
+    """What is measured of runs that `score_loss` compares: the mean loss over the samples that give the score."""
+
+    score_loss: float | None
+
+
+def measure_loss(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> LossMeasured:
+    """Return what was measured of a net, given the samples that score it and the fields of Measured, and its loss."""
+    loss, _ = evaluate(net, x, y, LOSSES["cross-entropy"])
+    return LossMeasured(*common, None if common[1] is None else rounded(loss))
 
 
 @dataclass

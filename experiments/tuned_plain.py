@@ -39,12 +39,12 @@ from dataclasses import replace
 import numpy as np
 from matplotlib.figure import Figure
 
-from highway_lab.figures import draw_level, label_ends, new_figure
+from highway_lab.figures import draw_level, draw_seeds, label_ends, new_figure
 from highway_lab.intervals import Interval, difference
 
 from .claims import Verdict, combine, judge_as_good, judge_better, of_learners
 from .common import CHANCE
-from .common_figures import arm_color, draw_against
+from .common_figures import arm_color
 from .partly_frozen import ArmConfig
 from .study import Arm, Cell, Results, Stage, Study, StudyRun, accuracies
 
@@ -206,10 +206,11 @@ def figure(results: Mapping[str, Results]) -> Figure:
     for axes, (ending, words) in zip(panels, columns.items(), strict=True):
         found = by_kind(results[ending]) if ending in results else {}
         for kind in [kind for kind in found if kind not in NOT_DRAWN]:
-            runs = {depths.index(depth): of for depth, of in found[kind].items()}
+            at = [depths.index(depth) for depth in found[kind]]
+            errors = np.transpose([100 - accuracies(runs) for runs in found[kind].values()])
             color = WIDE_COLOR if kind == WIDE else arm_color(kind[0])
             style = {"label": kind[0] + f", {WIDE[1]} units" * (kind == WIDE), "color": color, "markersize": 5}
-            draw_against(axes, runs, lambda of: 100 - accuracies(of), **style)
+            draw_seeds(axes, at, errors, marker="o", **style)
         draw_level(axes, 100 - 100 * CHANCE, "chance")
         if ending == "" and "" in results and (shallow := best_shallow(results[""])):
             draw_level(axes, 100 - accuracies(shallow).mean(), f"best of ≤ {SHALLOW} blocks")

@@ -27,8 +27,8 @@ from highway_lab.files import (
     make_place,
     printable,
     read_bytes,
-    read_verified,
     reason_of,
+    verified,
 )
 from highway_networks import TEST_IMAGES, ArgumentError, Dataset, InputError, as_path, find_file, parse_idx
 
@@ -159,7 +159,8 @@ def load_dataset(name: str, data_dir: str | os.PathLike | None = None, size: int
         return _load_cifar(CIFARS[name], data_dir)
     source = IDX_SOURCES[name]
     files = fetch(source, data_dir).items()
-    train_x, train_y, test_x, test_y = (parse_idx(read_verified(path, name, source), path) for name, path in files)
+    payloads = [(verified(read_bytes(path), path, name, source), path) for name, path in files]
+    train_x, train_y, test_x, test_y = (parse_idx(payload, path) for payload, path in payloads)
     return Dataset(train_x[:, None], train_y, test_x[:, None], test_y, CLASSES)  # one channel
 
 
@@ -223,8 +224,9 @@ def _unpack(cifar: Cifar, batches: Sequence[Batch], data_dir: str | os.PathLike 
     folder = data_directory(data_dir) / cifar.folder
     make_place(folder / batches[0].name)
     ((name, archive),) = fetch(cifar.archive, data_dir).items()
+    content = verified(read_bytes(archive), archive, name, cifar.archive)
     try:
-        with tarfile.open(fileobj=io.BytesIO(read_verified(archive, name, cifar.archive)), mode="r:") as tar:
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
             for batch in batches:
                 member = tar.extractfile(f"{cifar.folder}/{batch.name}")
                 assert member is not None  # a regular file

@@ -173,11 +173,6 @@ def set_title(figure: FigureBase, title: str, *, math: bool = False) -> None:
         text.set_text(textwrap.fill(words, int(0.9 * shown * len(words))))
 
 
-def without_math(text: str) -> str:
-    """Return a text, such as a name that a user gave, for a label in which a $ begins mathematics."""
-    return text.replace("$", r"\$")
-
-
 def draw_seeds(
     axes: Axes, x: np.ndarray, curves: np.ndarray, *, label: str, center: Any = np.mean, **style: Any
 ) -> None:

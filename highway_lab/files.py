@@ -91,12 +91,8 @@ def data_directory(data_dir: str | os.PathLike | None = None) -> Path:
     return as_path(data_dir or os.environ.get("HIGHWAY_DATA_DIR") or "~/.cache")
 
 
-def read_verified(path: Path, name: str, source: Source) -> bytes:
+def verified(content: bytes, path: Path, name: str, source: Source) -> bytes:
     """Return the payload of the source's file `name`; raise InputError unless its checksum is the published one."""
-    return _verify(read_bytes(path), path, name, source)
-
-
-def _verify(content: bytes, path: Path, name: str, source: Source) -> bytes:
     payload = decompress(content, path)
     if source.checksum_of == "file" and path.name != name:
         return payload  # unpacked, or packed otherwise: nothing is published of it
@@ -134,7 +130,7 @@ def _download(path: Path, source: Source) -> None:
 
     def verified_transfer(url: str, temporary: str, of: object) -> None:
         transfer(url, temporary, of)
-        _verify(Path(temporary).read_bytes(), path, path.name, source)
+        verified(Path(temporary).read_bytes(), path, path.name, source)
 
     for mirror in source.mirrors:
         try:
@@ -235,23 +231,14 @@ def scratch_folder() -> TemporaryDirectory:
     return TemporaryDirectory(prefix=f"{SCRATCH}{os.getpid()}-", ignore_cleanup_errors=True)
 
 
-def is_running(process: int) -> bool:
-    """Tell whether a process of this machine has this number."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # another user's
-        pass
-    return True
-
-
 def remove_scratch() -> None:
     """Remove scratch folders of processes that were killed, and the semaphores that joblib has made for these."""
     for folder in Path(gettempdir()).glob(f"{SCRATCH}[0-9]*-????????"):
         process = folder.name.removeprefix(SCRATCH).partition("-")[0]
-        with suppress(OSError, ValueError):
-            if not is_running(int(process)):
+        with suppress(OSError, ValueError):  # PermissionError of another user's, which is running
+            try:
+                os.kill(int(process), 0)
+            except ProcessLookupError:
                 shutil.rmtree(folder)
                 for semaphore in Path("/dev/shm").glob(f"sem.loky-{process}-*"):
                     semaphore.unlink()

@@ -38,7 +38,7 @@ imported: list[str] = []  # files of the user, by --import or as the program: pa
 LARGEST = 1e100  # magnitude of a number in a log: larger ones overflow in sums of squares
 MOST_VALUES = 2**23  # numbers, texts, lists and objects in a log: each takes up to a hundred times its bytes
 LONGEST_TEXT = 256  # characters of a text in a log, but for these fields: a command may list thousands of seeds
-LONGER_TEXTS = {"command": math.inf, "best_command": math.inf, "file": 4096, "right": 4096}
+LONGER_TEXTS = {"command": math.inf, "file": 4096, "right": 4096}
 ConfigT = TypeVar("ConfigT", bound=Any)
 TaskT = TypeVar("TaskT", bound=Any)
 MeasuredT = TypeVar("MeasuredT", bound=Any)
@@ -228,16 +228,6 @@ class TrainedRun(Trained, Generic[TaskT, MeasuredT]):
     @property
     def config(self) -> Any:
         return getattr(self.task, "config", self.task)
-
-    @property
-    def lowest_loss(self) -> float:
-        """The lowest training loss after any epoch; inf if none is finite."""
-        return lowest(self.history.train_loss)
-
-
-def lowest(losses: Iterable[float | None]) -> float:
-    """Return the lowest of losses, of which null is none; inf if there is none."""
-    return min((loss for loss in losses if loss is not None), default=math.inf)
 
 
 @dataclass

@@ -1,6 +1,5 @@
 """Nets in tables, and saved nets from anywhere: bounded in what a small file may unpack to, every number checked."""
 
-import json
 import os
 import zipfile
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from highway_lab.files import atomic_write, check_regular, reason_of
-from highway_networks import ADD_NAME, FORMAT, InputError, as_path, net_of_arrays
+from highway_networks import ADD_NAME, InputError, as_path
 
 LONGEST_TEXT = 2**24  # bytes, four a character, of an estimator's classes
 MOST_EXPANSION = 10  # times the bytes of the file; what is saved here is not compressed
@@ -23,8 +22,7 @@ def save_net(path: str | os.PathLike, net: Any, **beside: np.ndarray) -> None:
     Raises InputError if it cannot be written.
     """
     with atomic_write(path, "w+b") as file:
-        arrays = net.tensors() | beside
-        np.savez(file, format=np.array(FORMAT), config=np.array(json.dumps(net.config)), **arrays)
+        np.savez(file, **net.packed() | beside)
 
 
 def load_net(path: str | os.PathLike, kind: type) -> Any:
@@ -59,9 +57,9 @@ def unpacked(path: str | os.PathLike) -> dict[str, np.ndarray]:
         return dict(arrays)
 
 
-def net_of(arrays: dict[str, np.ndarray], kind: type) -> Any:
+def net_of(arrays: dict[str, np.ndarray], kind: Any) -> Any:
     """Return the net of the class `kind` in the arrays of a file; raises some exception for anything else."""
-    net: Any = net_of_arrays(kind, arrays)
+    net = kind.unpacked(arrays)
     if net.dtype.kind != "f":
         raise ValueError(f"a net of {net.dtype}")
     for name, tensor in net.tensors().items():

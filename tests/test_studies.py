@@ -95,7 +95,7 @@ def page_of(name: str) -> str:
     ("page", "before", "after"),
     [
         ("what_gates_add", "reach 95.1 %, and", "reach 95.2 %, and"),
-        ("what_gates_add", "Nor is a gain", "It costs 0.7 points. Nor is a gain"),
+        ("what_gates_add", "Where depth does help", "It costs 0.7 points. Where depth does help"),
         ("gradients", "pass on 70 of 71", "pass on 17 of 71"),
         ("depth", "is **not tested** here", "is **reproduced** here"),
         ("using_depth", "none of the 19 kinds", "none of the 18 kinds"),
@@ -187,13 +187,10 @@ def test_no_two_cells_ask_for_the_same_run_and_none_chooses_on_test_samples(name
 
 @pytest.mark.parametrize("name", ["what_gates_add", "hundred_layers"])
 def test_deep_nets_that_are_compared_have_as_many_parameters(name):
-    experiment = load(name)
-    sizes = {}
-    for cell in experiment.next[""].cells:
-        if cell.depth in (99, 100):
-            task = experiment.next[""].task(cell, experiment.next[""].stages[0], experiment.next[""].grid(cell)[0], 100)
-            sizes[cell.arm] = n_trained(task.config, 784)
-    assert max(sizes.values()) <= 1.06 * min(sizes.values())
+    study = load(name).next[""]
+    cells = [cell for cell in study.cells if cell.depth in (99, 100)]
+    sizes = [n_trained(study.task(cell, study.stages[0], study.grid(cell)[0], 100).config, 784) for cell in cells]
+    assert max(sizes) <= 1.06 * min(sizes)
 
 
 def n_trained(config, pixels: int) -> int:
@@ -391,8 +388,6 @@ def test_more_nets_learn_if_the_exact_test_says_so(others, verdict):
 def test_lower_blocks_are_those_of_the_first_half():
     first, second = sketch.halves(np.array([[0.3, 0.2, 0.9, 0.1, 0.1], [0.1, 0.1, 0.9, 0.2, 0.4]]))
     np.testing.assert_allclose((first, second), ((0.25, 0.1), (0.1, 0.3)))
-    leads = Interval(0.1, 0.09), Interval(0.1, 0.11), Interval(-0.1, 0.09)
-    assert [*map(sketch.judge_lower, leads)] == [YES, OPEN, NO]
 
 
 def test_a_net_keeps_the_gates_that_it_has_learned_and_a_plain_one_has_none(digits):

@@ -359,7 +359,8 @@ def lab(nets: Sequence[Any]) -> dict[str, Any]:
     """Return what a visitor's nets need: the digits, training images first, the settings that all of them share, and
     the curves of logged nets.
     """
-    data, shared = load_dataset("digits"), common.load("small_nets").contents.SHARED
+    data, small = load_dataset("digits"), common.load("small_nets").contents
+    shared = Config(hidden=small.UNITS, epochs=small.EPOCHS, **small.SHARED)
     images, classes = (np.concatenate(both) for both in ((data.train_x, data.test_x), (data.train_y, data.test_y)))
     return {
         "config": {"d_in": images[0].size, "d_out": data.outputs}

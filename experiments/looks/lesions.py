@@ -17,7 +17,7 @@ from matplotlib.figure import FigureBase
 
 from highway_lab.console import name_data
 from highway_lab.fields import Count, NonEmpty, Share, lists_of
-from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, label_ends, part_each, set_title, without_math
+from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, label_ends, part_each, set_title
 from highway_lab.intervals import interval
 from highway_lab.logs import Log, Result
 from highway_lab.logs import numbers as listed
@@ -124,7 +124,9 @@ def groups(log: LesionsLog) -> dict[str, list[NetLesions]]:
     """Return the nets trained here, which share a setting, and each net from a file."""
     trained = [net for net in log.nets if net.source.training]
     kinds = {f"{len(trained)} seeds": trained} if trained else {}
-    return kinds | {without_math(Path(net.source.file).stem): [net] for net in log.nets if not net.source.training}
+    return kinds | {  # a $ would begin mathematics
+        Path(net.source.file).stem.replace("$", r"\$"): [net] for net in log.nets if not net.source.training
+    }
 
 
 def numbers(*logs: LesionsLog) -> dict:

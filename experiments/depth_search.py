@@ -318,7 +318,8 @@ def figure(results: Results) -> Figure:
     """Draw the training loss of the longest runs by epoch, a panel a depth; a cross is a run that diverged."""
     long = runs_of(results, "long")
     depths = sorted({layers for _, layers in long})
-    figure, grid = new_figure("Deep plain nets lag, highway nets diverge", 3.6, ncols=len(depths) or 1, sharey=True)
+    title = "Deep plain nets lag, half of the deep highway nets diverge"
+    figure, grid = new_figure(title, 3.6, ncols=len(depths) or 1, sharey=True)
     panels = np.ravel(grid)
     for axes, layers in zip(panels, depths, strict=False):
         for block in UNITS:

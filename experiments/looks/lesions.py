@@ -89,7 +89,7 @@ def examine(source: Source, data: Dataset) -> NetLesions:
         loss=rounded(loss[-1]),
         lesioned_error=listed(error[:-1]),
         lesioned_loss=listed(loss[:-1]),
-        idle_share=rounded(np.mean(np.abs(error[:-1] - error[-1]) < measurement.IDLE)),
+        idle_share=rounded(np.mean(np.round(np.abs(error[:-1] - error[-1]), 9) < measurement.IDLE)),
         closings=closings,
     )
 

@@ -295,6 +295,8 @@ class Tensors(dict[str, np.ndarray]):
 
     def __init__(self, shapes: Sequence[tuple[int, ...]], dtype: DTypeLike):
         ends = list(accumulate(math.prod(shape) for shape in shapes))
+        if ends[-1] * np.dtype(dtype).itemsize > np.iinfo(np.intp).max:  # NumPy would not speak of memory
+            raise MemoryError(f"Unable to allocate {ends[-1]:.1e} parameters")
         self.flat = np.zeros(ends[-1], dtype)
         pieces = np.split(self.flat, ends[:-1])
         self.pieces = [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]

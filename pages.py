@@ -49,9 +49,16 @@ def sums() -> str:
 
 def costs() -> dict[str, Any]:
     """Return the hours of one core that logs state, by experiment, and in all."""
-    read = {name: [json.loads(read_bytes(path)) for path in load(name).existing_logs()] for name in STEPS}
-    hours = {name: seconds(of) / 3600 for name, of in read.items()}
+    hours = {name: sum(map(seconds_of, load(name).existing_logs())) / 3600 for name in STEPS}
     return {"hours": hours, "all": sum(hours.values())}
+
+
+def seconds_of(log: Path) -> float:
+    """Return the seconds of all runs of a log; raises InputError if it is none."""
+    try:
+        return seconds(json.loads(read_bytes(log)))
+    except ValueError as error:
+        raise InputError(f"{log}: expected a log, found: {error}; restore it") from error
 
 
 def seconds(of: Any) -> float:

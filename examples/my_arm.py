@@ -3,8 +3,8 @@
     python -m experiments small_nets run --with examples/my_arm.py     # two minutes
     python -m experiments small_nets plot --with examples/my_arm.py    # its row beside the committed ones
 
-Here a block halves the sum of its branch and its input: y = (x + H)/√2, whose variance is 1 if theirs are. Any study
-takes the file, `python -m experiments` lists them. A study that tunes tries every pair of values of the grid.
+Here a block halves the sum of its branch and its input: y = (x + H)/√2, whose variance is 1 if theirs are. Most studies
+take the file; `python -m experiments` lists them all. A study that tunes tries every pair of values of the grid.
 """
 
 import numpy as np

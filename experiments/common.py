@@ -22,6 +22,7 @@ from highway_lab import commands
 from highway_lab.cli import OneLineParser, import_words, quote, run_cli
 from highway_lab.datasets import DATASETS, load_dataset
 from highway_lab.files import lock_log, make_place, read_bytes, remove
+from highway_lab.intervals import Interval
 from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
 from highway_lab.logs import DatasetInfo, Log, TrainedRun, grouped, imported
 from highway_lab.training import train_resumably
@@ -170,29 +171,40 @@ class Experiment:
         """Return what pages quote of the committed logs."""
         return self.contents.numbers(*map(self.read, self.existing_logs()))
 
-    def plot(self, arguments: argparse.Namespace) -> None:
-        """Print the numbers of logs, and draw all figures.
+    def folder_of(self, paths: Sequence[Path]) -> Path:
+        """Return the folder of the pictures of logs: viz/ for all committed ones, another for any others."""
+        from highway_lab.figures import picture_folder
 
-        They go to viz/ if the logs are all committed ones, else to the folder of the first that is none, or of the
-        first.
-        """
-        from highway_lab.figures import drawing, picture_folder, save_all
+        if other := next((path for path in paths if path not in self.log_steps()), None):
+            return picture_folder(other, self.log_path())
+        return Path("viz") if {*paths} == {*self.existing_logs()} else Path("viz", paths[0].stem)
+
+    def plot(self, arguments: argparse.Namespace) -> None:
+        """Print the numbers of logs, and draw all figures."""
+        from highway_lab.figures import drawing, save_all
 
         paths = [*map(self.named, arguments.logs)] or self.existing_logs() or [self.log_path()]
-        most, committed = len(self.datasets), self.log_steps()
-        if len(arguments.logs) > most:
+        if len(arguments.logs) > (most := len(self.datasets)):
             raise InputError(f"plot: expected at most {most} logs, found {len(arguments.logs)}; name fewer")
         logs = [self.read(path) for path in paths]
         with drawing("the numbers", *paths):
-            pprint(self.contents.numbers(*logs), width=120, compact=True, sort_dicts=False)
-        other = next((path for path in paths if path not in committed), None)
-        folder = picture_folder(other, self.log_path()) if other else Path("viz")
-        if not other and {*paths} != {*self.existing_logs()}:  # the committed pictures are of all logs
-            folder /= paths[0].stem
+            pprint(plain(self.contents.numbers(*logs)), width=120, compact=True, sort_dicts=False)
+        folder = self.folder_of(paths)
         pictures = {folder / name: partial(draw, *logs) for name, draw in self.contents.FIGURES.items()}
         save_all(pictures, *paths)
         for path in pictures:
             print(f"drew {path}")
+
+
+def plain(of: Any) -> Any:
+    """Return numbers as a reader wants them: six digits, intervals and verdicts as texts."""
+    if isinstance(of, Mapping):
+        return {plain(name): plain(value) for name, value in of.items()}
+    if isinstance(of, Interval | str):
+        return str(of)
+    if isinstance(of, list | tuple | np.ndarray):
+        return type(of)(map(plain, of)) if isinstance(of, list) else (*map(plain, of),)
+    return float(f"{of:.6g}") if isinstance(of, float | np.floating) else of
 
 
 def with_ending(path: Path, ending: str) -> Path:

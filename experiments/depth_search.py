@@ -188,8 +188,11 @@ STUDY = Search(
 
 
 def finish(data: Dataset, results: Results) -> None:
-    """Train the best highway nets of KEPT again, and save them."""
+    """Train those best highway nets of KEPT again that are not there, and save them."""
     for layers, path in KEPT.items():
+        if path.exists():
+            continue
+        print(f"{path}: training the best highway net of {layers} layers again")
         training = Training(best_run(results, layers).config, data)
         for _ in training.epochs(scored=False):
             pass

@@ -340,7 +340,7 @@ class Study:
         if taken := arms.keys() & self.arms.keys():
             raise InputError(f"ARMS: expected names that no other arm has, found {min(taken)!r}; rename it")
         if self.own is None:
-            raise InputError("--with: expected a study that takes nets of one's own, found another; choose one")
+            raise InputError("--with: expected a study that takes nets of one's own, found another; try small_nets")
         cells = [self.own(name, arm) for name, arm in arms.items()]
         return replace(self, arms={**self.arms, **arms}, cells=[*self.cells, *cells])
 

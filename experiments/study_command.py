@@ -14,6 +14,7 @@ stay those of STUDY until all is there.
 import argparse
 import csv
 import math
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -87,6 +88,8 @@ class StudyLog(Log, Generic[RunT]):
             nothing = dict.fromkeys(raw.pop("measured"))
             for run in raw["runs"]:
                 task = run["task"]
+                if min(run["environment"], task["cell"]) < 0:
+                    raise IndexError("a negative index")
                 run["environment"], task["cell"] = environments[run["environment"]], cells[task["cell"]]
                 task["config"], run["measured"] = defaults | task["config"], nothing | run["measured"]
                 StudyRun.unpacked(run, of_run)
@@ -207,12 +210,19 @@ class StudyExperiment(Experiment):
         beside = self.log_with(self.log_of(ending), own) if own else None
         if given := self.named(arguments.logs[0]) if arguments.logs else beside:
             ending = next((of for of in logs if logs[of] == [given]), ending)
-            dataset = self.read(given).dataset
-            ours = [path for path in logs.get(ending, ()) if own and self.read(path).dataset.name == dataset.name]
-            logs = {ending: [*ours, given]}
+            log = self.read(given)
+            ours = [(path, self.read(path)) for path in logs.get(ending, ()) if own]
+            alike = [path for path, of in ours if (of.dataset.name, is_smoke(of)) == (log.dataset.name, is_smoke(log))]
+            logs = {ending: [*alike, given]}
+        elif ending:
+            logs = {ending: logs.get(ending, [self.log_of(ending)])}
         found = {}
         for of, paths in (logs or {ending: [self.log_of(ending)]}).items():
             read = [self.read(path) for path in paths]
+            if other := next((log.command for log in read if self.name not in re.split("[ .]", log.command)), None):
+                raise InputError(
+                    f"{paths[-1]}: expected a log of {self.name}, found one of {other!r:.80}; name another"
+                )
             study = with_own(self.known[of], own) if own and of == ending else self.known[of]
             study = study.small() if is_smoke(read[0]) else study
             found[of] = Results(study, [run for log in read for run in log.runs])
@@ -240,8 +250,8 @@ class StudyExperiment(Experiment):
             study = both.only(both.arms.keys() - study.arms.keys())
         with lock_log(job.path):
             self.train_all(job, study.small() if job.smoke else study)
-        if job.path == self.log_of(ending) and hasattr(self.contents, "finish"):
-            self.contents.finish(job.data, Results(study, self.read(job.path).runs))
+            if job.path == self.log_of(ending) and hasattr(self.contents, "finish"):
+                self.contents.finish(job.data, Results(study, self.read(job.path).runs))
         words = [quote(job.path)] * (job.path != self.log_path()) + [f"--study {ending}"] * bool(ending)
         words += [f"--with {quote(arguments.own)}"] if arguments.own else []
         command = "plot" if ending in self.studies else "table"
@@ -320,15 +330,13 @@ class StudyExperiment(Experiment):
 
     def plot(self, arguments: argparse.Namespace) -> None:
         """Draw the figures of a study's logs, and say what each cell has chosen, and what is missing."""
-        from highway_lab.figures import drawing, picture_folder, save_all
+        from highway_lab.figures import drawing, save_all
 
         results, paths = self.load(arguments)
         for of in results.values():
             with drawing("a summary", *paths):
                 print(summary(of), end="\n\n")
-        committed = [path for path in self.log_steps() if path.exists()]
-        folder = Path("viz") if paths == committed else picture_folder(paths[-1], self.log_path())
-        shown = self.in_one(results)
+        folder, shown = self.folder_of(paths), self.in_one(results)
         pictures = {folder / name: partial(draw, shown) for name, draw in self.contents.FIGURES.items()}
         save_all(pictures, *paths)
         for path in pictures:
@@ -360,7 +368,7 @@ def is_smoke(log: StudyLog) -> bool:
 def arms_of(file: Path) -> dict[str, Arm]:
     """Import a user's file and return its arms; raises InputError for a file that has none."""
     if str(file) not in imported:
-        import_file(str(file))
+        import_file(str(file), "--with")
     arms = getattr(sys.modules[file.stem], "ARMS", None)
     if not (isinstance(arms, dict) and arms and all(isinstance(of, Arm) for of in arms.values())):
         expected = 'expected ARMS = {"a name": Arm(...)} in it, arms of experiments.study'

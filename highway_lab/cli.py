@@ -66,6 +66,7 @@ def run_cli(
         with suppress(OSError):  # there is no folder for temporary files
             remove_scratch()
         try:
+            refuse_empty(argv)
             words = [with_home(word) for word in argv]
             import_files(words)
             check_names()
@@ -96,6 +97,13 @@ def with_home(word: str) -> str:
     return f"{found[1] or ''}{as_path(found[2])}" if found else word
 
 
+def refuse_empty(argv: Sequence[str]) -> None:
+    """Raise InputError for an empty word or `--flag=`: of a path it would mean this folder, or the default."""
+    if empty := [word for word in argv if not word or (word.startswith("--") and word.endswith("="))]:
+        found = f"expected none that is empty, found {empty[0]!r}"
+        raise InputError(f"arguments: {found}; give it a value, or leave it out")
+
+
 def import_files(argv: Sequence[str]) -> None:
     """Import the files that `argv` names, before the rest of it is parsed, which may use what they add."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
@@ -105,13 +113,16 @@ def import_files(argv: Sequence[str]) -> None:
             import_file(file)
 
 
-def import_file(file: str) -> None:
-    """Import a user's file, whose folder joins Python's path, unless it is the program that runs; raises InputError."""
+def import_file(file: str, flag: str = "--import") -> None:
+    """Import a user's file that a flag names, unless it is the program that runs; raises InputError.
+
+    Its folder joins Python's path.
+    """
     path, program = Path(file), getattr(sys.modules["__main__"], "__file__", None) or os.devnull
-    check_suffix("--import", path, "block.py")
+    check_suffix(flag, path, "block.py")
     if not path.is_file():
         found = "something else" if path.exists() else "none"
-        raise InputError(f"--import: expected a file at {file}, found {found}; check the path")
+        raise InputError(f"{flag}: expected a file at {file}, found {found}; check the path")
     try:
         if not os.path.samefile(path, program):
             sys.path.append(str(path.parent.absolute()))

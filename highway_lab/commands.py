@@ -76,7 +76,7 @@ class Job:
             check_suffix("--out", self.out, "log.json")
             for path in (self.out, lines_beside(self.out, self.dataset), *self.checkpoint_paths()):
                 check_writable(path)
-            check_replaceable(self.out, self.made_log, self.replace)
+            check_replaceable(self.out, self.replace, self.made_log)
         for name, of in (("--save-model", self.save_model), ("--tensorboard", self.tensorboard)):
             if self.scheduler and of:
                 raise InputError(
@@ -88,7 +88,7 @@ class Job:
                 raise InputError(f"--save-model: expected a single run, found {len(self.configs)}; choose {choice}")
             check_suffix("--save-model", self.save_model, "net.npz")
             check_writable(self.save_model)
-            check_replaceable(self.save_model, lambda: False, self.replace)
+            check_replaceable(self.save_model, self.replace)
 
     def made_log(self) -> bool:
         """Return whether the log that is there is of the same runs."""

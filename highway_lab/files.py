@@ -1,9 +1,11 @@
 """Files: read and verified, downloaded from mirrors, written as a whole, locked, and temporary ones removed."""
 
+import glob
 import gzip
 import hashlib
 import lzma
 import os
+import secrets
 import shutil
 import sys
 import zlib
@@ -151,15 +153,16 @@ def _download(path: Path, source: Source) -> None:
 def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     """Open a temporary file that replaces `path` on success, and is removed on any failure.
 
-    What a killed process has left is written over by the next call. A symbolic link stays, and the file that it leads
-    to is replaced. Raises InputError if the folder cannot be written or the disk is full; `path` is then as before.
+    What a killed process has left is removed by the next call. A symbolic link stays, and the file that it leads to is
+    replaced. Raises InputError if the folder cannot be written or the disk is full; `path` is then as before.
     """
     check_writable(path)
     place = followed(path)
-    temporary = place.with_name(f".{place.name}.part")
+    temporary = place.with_name(f".{place.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
+        remove_left(place.parent, f".{place.name}.")
         try:
-            with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
+            with open(temporary, mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -197,10 +200,10 @@ def check_suffix(flag: str, path: Path, like: str) -> None:
         raise InputError(f"{flag}: expected a name like {like}, found {path}; choose another")
 
 
-def check_replaceable(path: str | os.PathLike, is_own: Callable[[], bool], replace: bool) -> None:
-    """Raise InputError if a file is there that is not the job's own, unless it is to be replaced."""
-    if not replace and os.path.exists(path) and not is_own():
-        found = "expected no file, or a log that the same job has made, found another"
+def check_replaceable(path: str | os.PathLike, replace: bool, is_own: Callable[[], bool] | None = None) -> None:
+    """Raise InputError if a file is there that is not the job's own log, unless it is to be replaced."""
+    if not replace and os.path.exists(path) and not (is_own and is_own()):
+        found = f"expected no file{', or a log that the same job has made' * bool(is_own)}, found another"
         raise InputError(f"{path}: {found}; choose another path, or replace it (--replace)")
 
 
@@ -231,17 +234,26 @@ def scratch_folder() -> TemporaryDirectory:
     return TemporaryDirectory(prefix=f"{SCRATCH}{os.getpid()}-", ignore_cleanup_errors=True)
 
 
-def remove_scratch() -> None:
-    """Remove scratch folders of processes that were killed, and the semaphores that joblib has made for these."""
-    for folder in Path(gettempdir()).glob(f"{SCRATCH}[0-9]*-????????"):
-        process = folder.name.removeprefix(SCRATCH).partition("-")[0]
-        with suppress(OSError, ValueError):  # PermissionError of another user's, which is running
+def remove_left(folder: Path, prefix: str) -> list[str]:
+    """Remove the temporary files and folders PREFIX<process>-???????? of processes that were killed; return these."""
+    ended = []
+    for left in folder.glob(f"{glob.escape(prefix)}[0-9]*-????????"):
+        process = left.name.removeprefix(prefix).partition("-")[0]
+        with suppress(OSError, ValueError, OverflowError):  # PermissionError of another user's, which is running
             try:
                 os.kill(int(process), 0)
             except ProcessLookupError:
-                shutil.rmtree(folder)
-                for semaphore in Path("/dev/shm").glob(f"sem.loky-{process}-*"):
-                    semaphore.unlink()
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+                ended.append(process)
+    return ended
+
+
+def remove_scratch() -> None:
+    """Remove scratch folders of processes that were killed, and the semaphores that joblib has made for these."""
+    for process in remove_left(Path(gettempdir()), SCRATCH):
+        with suppress(OSError):
+            for semaphore in Path("/dev/shm").glob(f"sem.loky-{process}-*"):
+                semaphore.unlink()
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from highway_networks import ADD_NAME, BLOCKS, TEST_IMAGES, Dataset, History, In
 
 SCHEMA: Literal[1] = 1
 ROOT = Path(__file__).parent.parent
-DENSE = ("highway_networks",)  # the modules that decide the bits of a run
+DENSE = ("highway_networks", "highway_lab.slices")  # the modules that decide the bits of a run
 CONVOLUTIONAL = (*DENSE, "conv_highway_networks", "conv_recipes")
 OURS = (*CONVOLUTIONAL, "highway_lab", "highway_estimators", "experiments", "benchmarks")
 imported: list[str] = []  # files of the user, by --import or as the program: part of the code

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 
 import highway_networks
 from highway_lab import checkpoints
+from highway_lab.slices import in_slices, slices_of
 from highway_lab.threads import one_thread
-from highway_networks import Dataset, Run, TrainingConfig, check_hyperparameters
+from highway_networks import Dataset, DeepNet, Run, TrainingConfig, check_hyperparameters
 
 
 class Training(highway_networks.Training):
@@ -16,6 +17,9 @@ class Training(highway_networks.Training):
         check_hyperparameters(config)  # again: a worker process may lack a block or a loss that a user's file has added
         with one_thread():
             super().__init__(config, data)
+        if type(self.net) is DeepNet and len(slices_of(self.net.hidden, config.batch_size)) > 1:
+            self.net = in_slices(self.net)
+            self.workspaces = {size: self.net.workspace(size) for size in self.workspaces}
 
     def epochs(self, *, scored: bool = True) -> Iterator[float]:
         """Train as the core does, each epoch with one thread."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import SOME_ENVIRONMENT
+from helpers import SOME_ENVIRONMENT, files_below
 from picture_helpers import committed_log
 
 from experiments import depth_search as ds
@@ -119,6 +119,9 @@ def test_the_best_deep_highway_nets_are_saved(digits, workdir, monkeypatch):
     net, samples = DeepNet.load("models/highway-10.npz"), Training(best.config, digits).data
     loss, _ = evaluate(net, samples.train_x, samples.train_y, LOSSES["cross-entropy"])
     assert loss == pytest.approx(best.history["train_loss"][-1], rel=1e-5)
+    before = files_below(workdir)
+    ds.finish(digits, results)
+    assert files_below(workdir) == before, "a net that is there stays"
 
 
 def test_the_saved_nets_are_those_of_the_committed_log(digits):

@@ -109,10 +109,10 @@ def test_a_fingerprint_of_code_leaves_out_what_does_not_run(tmp_path, old, new, 
 
 
 def test_the_code_of_a_run_is_the_mathematics_of_its_kind_of_net():
-    assert logs.mathematics(Config()) == logs.mathematics(None) == ("highway_networks",)
+    assert logs.mathematics(Config()) == logs.mathematics(None) == ("highway_networks", "highway_lab.slices")
     assert logs.mathematics(Config(block="lstm"))[-1] == "experiments.blocks"
     convolutional = logs.mathematics(ConvConfig())
-    assert convolutional[1:] == ("conv_highway_networks", "conv_recipes")
+    assert convolutional[2:] == ("conv_highway_networks", "conv_recipes")
     assert environment().code != environment(programs=convolutional).code
 
 

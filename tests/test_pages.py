@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, assert_says, files_below
+from helpers import ROOT, assert_says, files_below, refused_with
 from made_up import made_up_log
 from picture_helpers import outdated
 
@@ -100,6 +100,12 @@ def test_a_page_that_cannot_be_read_is_one_line(content, parts, folder, refused)
     elif content is not None:
         Path("README.md").write_text(content, encoding="latin-1")
     assert_says(InputError(refused(pages.main, ["--check"]).rstrip("\n")), *parts)
+
+
+def test_a_log_that_is_cut_short_is_named(tmp_path):
+    (tmp_path / "log.json").write_text('{"runs": [')
+    with refused_with("log.json", "expected a log, found: Expecting value"):
+        pages.seconds_of(tmp_path / "log.json")
 
 
 def test_a_run_costs_the_seconds_that_were_measured_or_those_of_its_epochs():

@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 import highway_estimators  # noqa: F401, adds its losses
 from conv_recipes import ConvConfig
+from highway_lab import slices
 from highway_lab.threads import blas_pools, one_thread
 from highway_lab.training import Training, train_resumably
 from highway_networks import (
@@ -318,6 +319,38 @@ def test_a_net_is_trained_and_scored_with_one_thread_and_no_limit_outlives_it(di
         assert threads_now() == {2}
     assert len(seen) > 5
     assert all(found == {1} for found in seen)
+
+
+@pytest.mark.parametrize("cpus", [1, 2])
+def test_a_wide_net_trains_in_slices_to_the_same_bits_whatever_the_cpus(digits, monkeypatch, cpus):
+    monkeypatch.setattr(slices, "free_cpus", lambda: cpus)
+    wide = dataclasses.replace(SMALL, hidden=200, depth=2, batch_size=600, n_train=1300, epochs=1)
+    monkeypatch.setattr(slices, "WIDE", 200**2 * 600)
+    training = Training(wide, digits)
+    assert [len(w.rows) for w in training.workspaces.values() if isinstance(w, slices.SlicedWorkspace)] == [3]
+    for _ in training.epochs(scored=False):
+        pass
+    found = training.net.params.flat.copy()
+    monkeypatch.setattr(slices, "free_cpus", lambda: 3 - cpus)
+    again = train_resumably(wide, digits).net.params.flat
+    np.testing.assert_array_equal(found, again)
+    monkeypatch.setattr(slices, "WIDE", 10**12)
+    np.testing.assert_allclose(found, train_resumably(wide, digits).net.params.flat, atol=2e-2)
+
+
+def test_the_gradients_of_slices_add_up_to_those_of_the_batch():
+    rng = np.random.default_rng(0)
+    net = DeepNet(7, 3, hidden=256, depth=2, dtype="float64", rng=1)
+    x, y = rng.normal(size=(600, 7)), rng.integers(0, 3, 600)
+    sliced = slices.in_slices(net)
+    found = []
+    for of in (net, sliced):
+        logits, cache = of.forward(x, of.workspace(600))
+        grads, dx = of.backward(CROSS_ENTROPY.function(logits, y)[1], cache, return_dx=True)
+        found.append((logits, grads.flat.copy(), dx))
+    assert len(sliced.workspace(600).rows) == 3
+    for whole, parts in zip(*found, strict=True):
+        np.testing.assert_allclose(parts, whole, rtol=1e-10, atol=1e-14)
 
 
 def test_the_limit_on_threads_lasts_until_the_last_of_several_has_left():

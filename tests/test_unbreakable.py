@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -220,10 +221,42 @@ def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, 
 
 
 def test_what_a_killed_writer_left_goes_with_the_next_writer(workdir):
-    Path(".log.json.part").write_text("torn and longer")
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    Path(f".log.json.{ended.pid}-0123abcd").write_text("torn and longer")
     with highway_lab.files.atomic_write("log.json") as file:
         file.write("whole")
     assert files_below(workdir) == {"log.json": b"whole"}
+
+
+def test_two_writers_of_a_file_do_not_meet(workdir):
+    with highway_lab.files.atomic_write("log.json") as first:
+        first.write("whole")
+        with suppress(ZeroDivisionError), highway_lab.files.atomic_write("log.json") as second:
+            second.write(f"half {1 / 0}")
+    assert files_below(workdir) == {"log.json": b"whole"}
+
+
+def test_what_others_have_named_like_our_temporary_folders_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(highway_lab.files, "gettempdir", lambda: str(tmp_path))
+    other = tmp_path / f"{highway_lab.files.SCRATCH}{10**20}-abcdefgh"
+    other.mkdir()
+    highway_lab.files.remove_scratch()
+    assert other.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--hidden", "1000000000"],
+            "memory: expected enough, found: Unable to allocate ",
+        ),
+        (["--dataset", ""], "arguments: expected none that is empty, found ''; give it a value, or leave it out"),
+    ],
+)
+def test_what_no_machine_or_nobody_has_is_one_line(workdir, refused, words, message):
+    assert message in refused(programs.main, ["--dataset", "digits", "--depth", "14", *words])
 
 
 @pytest.mark.parametrize("lose", [lambda: Path("runs").chmod(0o555), lambda: shutil.rmtree(Path.cwd())])

@@ -151,7 +151,7 @@ def figure(results: Results) -> Figure:
     """Draw the norm of dL/dx of every block, and singular values of one block's Jacobian: a column for each arm."""
     cells = [cell for cell in results.finished if (cell.hidden, cell.depth) == (UNITS, DEEPEST)]
     shape = {"nrows": 2, "ncols": max(1, len(cells)), "sharey": "row", "squeeze": False}
-    figure, grid = new_figure("Untrained, scaled residual blocks keep gradients", 5.6, **shape)
+    figure, grid = new_figure("Untrained blocks keep gradients if they nearly copy", 5.6, **shape)
     for column, cell in zip(grid.T, cells, strict=False):
         column[0].set_title(cell.arm.replace(", ", ",\n"))
         for axes, field in zip(column, ("gradient_norms", "singular_values"), strict=True):

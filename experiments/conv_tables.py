@@ -304,9 +304,7 @@ def figure(*logs: ConvTablesLog) -> Figure:
     datasets = [*grouped(logs, lambda log: log.dataset.name).values()]
     rows = [len(longest(*of)) for of in datasets]
     height = 0.8 + 0.75 * len(rows) + 0.3 * sum(rows)
-    figure, grid = new_figure(
-        "Plain nets come nearly as close", height, nrows=len(rows), height_ratios=rows, squeeze=False
-    )
+    figure, grid = new_figure("Plain nets do about as well", height, nrows=len(rows), height_ratios=rows, squeeze=False)
     for axes, of in zip(grid[:, 0], datasets, strict=True):
         names, data = [], of[0].dataset
         for row, ((net, block), runs) in enumerate(longest(*of).items()):

@@ -204,7 +204,7 @@ def numbers(log: DataMovementLog) -> dict:
 
 def figure(log: DataMovementLog) -> Figure:
     """Draw by how much a net's cost exceeds the plain net's; bold: counted by USUAL, faint: by the other rules."""
-    figure, grid = new_figure("Carry paths move more data, not less", 3.4, ncols=3)
+    figure, grid = new_figure("Carry paths mostly move more data", 3.4, ncols=3)
     panels = {  # what is varied, and what is equal, by title
         "equal width": ("depth", "width", "blocks"),
         "equal parameters": ("depth", "parameters", "blocks"),

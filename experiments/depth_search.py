@@ -276,11 +276,12 @@ def numbers(results: Results) -> dict:
     scored, new, long = (runs_of(results, stage) for stage in ("scored", "new seeds", "long"))
     tried = {cell: [run for runs in results.tried(cell).values() for run in runs] for cell in results.finished}
     best, top = runs_of(results, "long", best=1), {(cell.arm, cell.depth + 1): tried[cell] for cell in tried}
+    shallow = by_seed(scored, "highway", *SHALLOW)
     few, plain = partial(by_seed, top), partial(by_seed, long, "plain")
     leads = {
         "level": {of: interval(math.log10(TARGET) - np.array(by_seed(best, "plain", of))) for of in SHALLOW},
         "degrade": {100: difference(plain(100), plain(*SHALLOW))},
-        "like": {of: difference(by_seed(scored, "highway", *SHALLOW), by_seed(new, "highway", of)) for of in DEEP},
+        "like": {of: difference(shallow, by_seed(new, "highway", of)) for of in DEEP},
         "top plain": {of: difference(few("plain", of), few("plain", *SHALLOW)) for of in DEEP},
         "top highway": {of: difference(few("highway", *SHALLOW), few("highway", of)) for of in DEEP},
         "faster": {of: lead(long, of, value=log_curve) for of in LAYERS},
@@ -300,9 +301,15 @@ def numbers(results: Results) -> dict:
     verdict["like"] = of_learners(verdict["like"], learned)
     verdict["top"] = combine([verdict["top plain"], verdict["top highway"]])
     verdict["orders"] = combine([word["orders"]["finished"], word["orders"]["all"]])
+    counted = [
+        difference(by_seed(scored, "highway", *SHALLOW), by_seed(new, "highway", of, diverged=True)) for of in DEEP
+    ]
+    lost = [run.diverged for of in DEEP for run in new["highway", of]]
     return {
         "verdict": verdict,
         "word": word,
+        "orders": orders,
+        "lost": {"new": sum(lost), "of": len(lost), "word": combine(judge_about(of, LOSS_MARGIN) for of in counted)},
         "lead": leads,
         "higher": {of: 10**found.value for of, found in (orders | leads["degrade"]).items()},
         "diverged": {net: sum(run.diverged for run in runs) for net, runs in long.items()},
@@ -318,7 +325,8 @@ def figure(results: Results) -> Figure:
     """Draw the training loss of the longest runs by epoch, a panel a depth; a cross is a run that diverged."""
     long = runs_of(results, "long")
     depths = sorted({layers for _, layers in long})
-    figure, grid = new_figure("Deep plain nets lag, highway nets diverge", 3.6, ncols=len(depths) or 1, sharey=True)
+    title = "Deep plain nets lag, half of the deep highway nets diverge"
+    figure, grid = new_figure(title, 3.6, ncols=len(depths) or 1, sharey=True)
     panels = np.ravel(grid)
     for axes, layers in zip(panels, depths, strict=False):
         for block in UNITS:

@@ -244,7 +244,7 @@ def numbers(results: Results) -> dict:
 
 def figure(results: Results) -> Figure:
     """Draw training loss by epoch: every seed faint, the median of an arm bold; a diverged run is at the guess."""
-    figure, axes = new_figure("Orthogonal weights train 100 layers as gates do", 4.2)
+    figure, axes = new_figure("Orthogonal weights do no worse than gates, ReZero better", 4.2)
     for cell in results.finished:
         style = {"label": cell.arm, "center": np.median, "color": arm_color(cell.arm)}
         draw_losses(axes, results.scored(cell), CHANCE_LOSS, **style)

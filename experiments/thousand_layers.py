@@ -291,7 +291,7 @@ def figure(results: Mapping[str, Results]) -> Figure:
         if depth == DEEPEST or arm == NO_BLOCKS
     }
     rows = dict(sorted(rows.items(), key=lambda row: (f" {EPOCHS} epochs" in row[0], row[1].mean())))
-    figure = rows_figure("1,000 highway blocks train, but gain nothing", rows, "test error (%)")
+    figure = rows_figure("1,000 highway blocks train, but no gain is shown", rows, "test error (%)")
     figure.axes[0].set(xscale="log", xlim=(2, 100))
     figure.axes[0].set_xticks((2, 5, 10, 20, 50, 100), (2, 5, 10, 20, 50, 100))
     figure.axes[0].minorticks_off()

@@ -256,7 +256,7 @@ def routing_figure(part: FigureBase, log: ClassRoutingLog) -> None:
     """Draw a map of blocks and units for each class, ten at most, on one scale."""
     maps = np.array(log.routing.difference[:DRAWN])  # (K, L, D)
     end = np.quantile(np.abs(maps), SHOWN)
-    found = f"the gates of a class differ by up to {round(end, 2) or end:.2g}"
+    found = f"the gates of a class differ, most by less than {round(end, 2) or end:.2g}"
     set_title(part, f"{name_data(log.dataset.name)}: {found}")
     grid = part.subplots(nrows=2, ncols=-(-len(maps) // 2), sharex=True, sharey=True, squeeze=False)
     names = log.dataset.classes or [f"class {index}" for index in range(len(maps))]

@@ -113,7 +113,7 @@ def maps_figure(part: FigureBase, log: GateMapsLog) -> None:
     gates = maps["mean_T"], maps["sample_T"]
     lowest, highest = min(0, *map(np.min, gates)), max(1, *map(np.max, gates))  # beyond 0 and 1: blocks of a user
     panels = (
-        ("bias", f"$b_T$; white: start, {minus(start)}", differences(moved, start), "both"),
+        ("bias", f"$b_T$; white: start, {minus(float(f'{start:.3g}'))}", differences(moved, start), "both"),
         ("mean gate", "T, mean of all images", {"vmin": lowest, "vmax": mean_end}, "max"),
         ("gate, one image", "T", {"vmin": lowest, "vmax": highest}, "neither"),
         ("output, same image", "y", differences(end) if net["activation"] == "tanh" else {"vmin": 0}, "neither"),

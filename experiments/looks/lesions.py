@@ -89,7 +89,7 @@ def examine(source: Source, data: Dataset) -> NetLesions:
         loss=rounded(loss[-1]),
         lesioned_error=listed(error[:-1]),
         lesioned_loss=listed(loss[:-1]),
-        idle_share=rounded(np.mean(np.abs(error[:-1] - error[-1]) < measurement.IDLE)),
+        idle_share=rounded(np.mean(np.round(np.abs(error[:-1] - error[-1]), 9) < measurement.IDLE)),
         closings=closings,
     )
 
@@ -154,8 +154,8 @@ def lesions_figure(part: FigureBase, log: LesionsLog) -> None:
         color = COLORS["highway"] if nets[0].source.training else INK
         draw_by_layer(axes, np.array([rises(net) for net in nets]), label=name, color=color)
     first, *_ = kinds.values()
-    share = np.mean([idle_share(net, idle) for net in first])
-    set_title(part, f"{name_data(log.dataset.name)}: {share:.0f} % of the blocks are idle")
+    share, of_all = np.mean([idle_share(net, idle) for net in first]), ", mean over seeds" * (len(first) > 1)
+    set_title(part, f"{name_data(log.dataset.name)}: {share:.0f} % of the blocks are idle{of_all}")
     axes.axhline(0, color=FAINT_INK, linewidth=1, zorder=1)
     axes.axhspan(-idle, idle, color="#E4E4E4", linewidth=0, zorder=0)
     axes.set(xlabel="closed block", ylabel="rise in error (points)")

@@ -215,7 +215,7 @@ def close_each(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Lesioned
 
 def count_idle(error: np.ndarray) -> list[int]:
     """Return how many blocks change the error by less than each of IDLE_THRESHOLDS, given `close_each`'s, (L+1,)."""
-    change = np.abs(error[:-1] - error[-1])
+    change = np.round(np.abs(error[:-1] - error[-1]), 9)  # whole images; no bits decide
     return [int(np.count_nonzero(change < threshold)) for threshold in IDLE_THRESHOLDS]
 
 
@@ -243,7 +243,9 @@ def count_spared(errors: np.ndarray, fall: float = POINT) -> int:
 
 def rises(seen: Any) -> np.ndarray:
     """Return the points by which the error rises with each block closed, (L,), of `error` and `lesioned_error`."""
-    return 100 * (np.array(seen.lesioned_error) - seen.error)
+    return np.round(
+        100 * (np.array(seen.lesioned_error) - seen.error), 9
+    )  # whole images: no threshold is missed by bits
 
 
 def idle_share(seen: Any, points: float) -> float:

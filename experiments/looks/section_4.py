@@ -261,7 +261,8 @@ def idle_figure(*logs: Section4Log) -> Figure:
     log = replace(joined("nets", logs), deep=[])
     by_setting, idle = settings(log), 100 * log.idle
     shares = [np.mean([idle_share(net.trained, idle) for net in nets]) for nets in by_setting.values()]
-    title = f"{name_data(log.dataset.name)}: {min(shares):.0f} to {max(shares):.0f} % of the blocks are idle"
+    found = f"{min(shares):.0f} to {max(shares):.0f} % of the blocks are idle at {idle:g} points"
+    title = f"{name_data(log.dataset.name)}: {found}"
     figure, grid = new_figure(title, 3.2, ncols=len(by_setting), sharey=True, squeeze=False)
     for axes, (setting, nets) in zip(grid[0], by_setting.items(), strict=True):
         for state, color in (("untrained", FAINT_INK), ("trained", COLORS["highway"])):

@@ -69,7 +69,7 @@ class Benchmark:
         if path:
             check_suffix("--json", path, f"{self.name}.json")
             check_writable(path)
-            check_replaceable(path, lambda: read_any(path, self.schema) is not None, arguments.replace)
+            check_replaceable(path, arguments.replace, lambda: read_any(path, self.schema) is not None)
         if KERNELS in os.environ:
             print(f"WARNING {KERNELS} is set: users get other kernels; unset it", file=sys.stderr)
         log = self.measure(arguments)

@@ -360,14 +360,10 @@ def fit(budget: dict, data: Dataset, smoke: bool) -> dict:
     }
 
 
-def group_by(items: Iterable, key: Callable[[Any], Any]) -> dict[Any, list]:
-    """Return items by key, in their order; keys sorted."""
-    return dict(sorted(grouped(items, key).items()))
-
-
-def group(runs: Iterable, *names: str) -> dict[tuple, list]:
-    """Return runs by the values of the named hyperparameters."""
-    return group_by(runs, lambda run: tuple(getattr(run.config, name) for name in names))
+def by_config(runs: Iterable, *names: str) -> dict[tuple, list]:
+    """Return runs by the values of the named hyperparameters, sorted."""
+    found = grouped(runs, lambda run: tuple(getattr(run.config, name) for name in names))
+    return dict(sorted(found.items()))
 
 
 def final_values(runs: Iterable, field: str) -> list[float]:

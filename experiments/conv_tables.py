@@ -53,7 +53,7 @@ from highway_networks import Dataset, InputError, rounded
 
 from . import blocks  # noqa: F401, adds maxout to BLOCKS, in the processes that train, too
 from .claims import ACCURACY_MARGIN, Verdict, combine, judge_as_good
-from .common import Experiment, ExperimentJob, final_values, group_by, points
+from .common import Experiment, ExperimentJob, by_config, final_values, points
 from .common_figures import Runs, draw_dots, gains
 from .looks.conv_gates import MODEL
 from .quotes import PAPER
@@ -240,7 +240,7 @@ def augmented(run: RunRecord) -> bool:
 def runs_of(*logs: ConvTablesLog) -> dict[tuple[str, int, str], Runs]:
     """Return the tables' runs by net, epochs, which rise, and block."""
     runs = [run for log in logs for run in log.runs if augmented(run)]
-    return group_by(runs, lambda run: (run.config.net, run.config.epochs, run.config.block))
+    return by_config(runs, "net", "epochs", "block")
 
 
 def longest(*logs: ConvTablesLog) -> dict[tuple[str, str], Runs]:

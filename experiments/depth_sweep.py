@@ -6,7 +6,7 @@ from highway_lab.intervals import interval
 from highway_lab.logs import RunLog, read
 from highway_networks import Config
 
-from .common import CHANCE, group, points
+from .common import CHANCE, by_config, points
 
 SKETCH = {  # test accuracies in % of that write-up, of seed 0
     "highway": {5: 90.3, 10: 91.3, 20: 91.0, 30: 92.6, 50: 90.5},
@@ -18,7 +18,7 @@ SEEDS = {"highway": (92.6, 90.4, 89.3), "plain": (12.4, 11.9, 11.1)}  # its thre
 def numbers() -> dict:
     """Return what pages quote: test accuracies in %, by kind of net and blocks."""
     log = read("run_sweep.json", RunLog[Config], "make it with: python highway_networks.py")
-    scores = {net: points(runs) for net, runs in group(log.runs, "block", "depth").items()}
+    scores = {net: points(runs) for net, runs in by_config(log.runs, "block", "depth").items()}
     accuracy, depths = {net: interval(of) for net, of in scores.items()}, [*SKETCH["plain"]]
     rows = {at: [(*accuracy[of, at][:2], SKETCH[of][at]) for of in SKETCH] for at in depths}
     deep = [score for (block, depth), of in scores.items() if block == "plain" and depth >= 20 for score in of]

@@ -16,7 +16,7 @@ from highway_lab.fields import Count, NonEmpty, Share
 from highway_lab.logs import Log, TrainedRun
 from highway_networks import Config, Dataset, rounded
 
-from ..common import Experiment, ExperimentJob, curve, fit, group, hold_out
+from ..common import Experiment, ExperimentJob, by_config, curve, fit, hold_out
 from . import models
 from .models import Model, Source
 
@@ -48,7 +48,7 @@ def configs(data: Dataset, smoke: bool) -> list[Config]:
 
 def means(runs: list[TrainedRun], field: str) -> dict[float, np.ndarray]:
     """Return a field by rate and epoch, (epochs + 1,): the mean over seeds, NaN where one has diverged."""
-    return {lr: np.mean([curve(run, field) for run in seeds], axis=0) for (lr,), seeds in group(runs, "lr").items()}
+    return {lr: np.mean([curve(run, field) for run in seeds], axis=0) for (lr,), seeds in by_config(runs, "lr").items()}
 
 
 def choose(runs: list[TrainedRun]) -> tuple[float, float, int]:

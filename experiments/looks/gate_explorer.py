@@ -32,7 +32,7 @@ from highway_lab.logs import Log, RunLog
 from highway_networks import BLOCKS, Config, Dataset, DeepNet, InputError, as_inputs
 
 from .. import common
-from ..common import CHANCE, Experiment, group, points
+from ..common import CHANCE, Experiment, by_config, points
 from ..study import Results, accuracies
 from . import measurement, models
 from .models import Model
@@ -304,7 +304,7 @@ def depth_sweep() -> tuple[list[Path], dict[str, Any] | None]:
     sweep = highway_lab.logs.read(SWEEP, RunLog[Config], "make it with make sweep")
     results = Results(tuned_nets.studies[""], tuned_nets.read(paths[1]).runs)
     with drawing("the sweep", *paths):
-        config, runs = sweep.runs[0].config, group(sweep.runs, "block", "depth")
+        config, runs = sweep.runs[0].config, by_config(sweep.runs, "block", "depth")
         depths = sorted({depth for _, depth in runs})
         cells = [cell for cell in results.finished if cell.arm.startswith("plain") and cell.depth <= SHALLOW]
         best = min(cells, key=results.quality)
@@ -370,7 +370,7 @@ def lab(nets: Sequence[Any]) -> dict[str, Any]:
         "digits": packed(np.concatenate([images.ravel(), classes])),
         "logged": [
             dict(zip(CHOSEN, chosen, strict=True)) | {"curves": [run.history["test_score"] for run in of]}
-            for chosen, of in group(nets, *CHOSEN).items()
+            for chosen, of in by_config(nets, *CHOSEN).items()
         ],
     }
 

@@ -19,14 +19,14 @@ from matplotlib.figure import Figure
 from highway_lab.fields import NonEmpty, Share, dict_of, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, draw_level, new_figure
 from highway_lab.intervals import interval
-from highway_lab.logs import Log, Result
+from highway_lab.logs import Log, Result, grouped
 from highway_lab.logs import numbers as rounded_list
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
 from ..claims import ACCURACY_MARGIN, combine, judge_better
-from ..common import Experiment, ExperimentJob, group_by
+from ..common import Experiment, ExperimentJob
 from ..common_figures import PAPER, name_setting
 from . import measurement, models
 from .measurement import in_batches, walk
@@ -199,7 +199,7 @@ EXPERIMENT.add_run(run, "swap gates between images; resumable")
 
 
 def settings(log: GateSwapsLog) -> dict[str, list[NetSwaps]]:
-    return group_by(log.nets, lambda net: name_setting(net.task.source.training))
+    return dict(sorted(grouped(log.nets, lambda net: name_setting(net.task.source.training)).items()))
 
 
 def points(nets: Sequence[NetSwaps], branch: str, kind: str, measure: str = "error") -> np.ndarray:

@@ -34,14 +34,14 @@ from highway_lab.console import name_data
 from highway_lab.fields import Count, NonEmpty, Share, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, new_figure, pale
 from highway_lab.intervals import LEVEL, interval
-from highway_lab.logs import Log, Result
+from highway_lab.logs import Log, Result, grouped
 from highway_lab.logs import numbers as listed
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
 from ..claims import Verdict, combine, judge_about, judge_as_good, judge_better, require, share_of_nets
-from ..common import Experiment, ExperimentJob, group_by
+from ..common import Experiment, ExperimentJob
 from ..common_figures import PAPER as PAPER_SETTING
 from ..common_figures import joined, name_setting
 from ..quotes import PAPER
@@ -171,7 +171,8 @@ parser.add_argument("--searched", action="store_true", help="nets of the best ta
 def settings(log: Section4Log) -> dict[str, list[NetSeen]]:
     """Return the nets by their setting, and last that of the search by its size."""
     deep = {f"{len(net.trained.flips)} blocks": [net] for net in log.deep}
-    return group_by(log.nets, lambda net: name_setting(net.source.training)) | deep
+    found = grouped(log.nets, lambda net: name_setting(net.source.training))
+    return dict(sorted(found.items())) | deep
 
 
 def measures(seen: Seen, log: Section4Log) -> dict[str, float]:

@@ -4,19 +4,19 @@
     python conv_highway_networks.py --net highway-a --block highway          table 2's, on CIFAR-10
 
 From sections 3.2 and 3.3 of the paper. A convolution is a layer of highway_networks.py whose columns are patches. Each
-output pixel n has a column x_n: the k·k·C values of its k x k window in all C maps, and a 1 (im2col). Then
+output pixel n has a column x_n: the k·k·C values of its k x k window in all C maps, and a 1. Then
 
     z = W x        dW = dz xᵀ        dx = Wᵀ dz
 
-are the same as in a dense layer (the code computes dWᵀ = x dzᵀ, which is faster). So are the blocks: H, T and y of
-eq. 3, pixel by pixel. Only two things are new: im2col and its adjoint, col2im. The adjoint adds to each pixel the
-gradients of all patches that it is part of.
+are the same as in a dense layer. So are the blocks: H, T and y of eq. 3, pixel by pixel. Only two things are new. Maps
+are stored so that patches are a view of them: nothing is copied k·k times. And a pixel is part of many patches, whose
+gradients add up: that sum is a convolution again, of dz, by the kernel turned around.
 
 C, H, W of a shape are channels (inside the net: maps), height and width; elsewhere H, T, C are branches of a block, and
-W weights. Outside, a batch of images is (B, C, H, W). Inside, maps are (C, H, W, B): the batch is last, as in a dense
-layer.
+W weights. Outside, a batch of images is (B, C, H, W). Inside, maps are (C, H, W, B), the batch last, as in a dense
+layer; in memory, all maps of a row of pixels lie together.
 
-The file reads from top to bottom: what a net is made of; padded maps and patches; pools, dropout, batch normalisation;
+The file reads from top to bottom: what a net is made of; maps and their patches; pools, dropout, batch normalisation;
 layers; the net. conv_recipes.py has the paper's nets, their training and the command.
 """
 
@@ -172,70 +172,53 @@ def check_stage(stage: Stage, shape: Shape) -> None:
 
 
 class Maps:
-    """Maps (C, H, W) of B images, the images last, with zeros above the first and below the last row of pixels.
+    """Maps (C, H, W) of B images, stored so that the patches of a k x k convolution are a view of them.
 
-    In memory, one pixel to the right is B numbers further, one down W·B; there is no padding beside a row.
+    A row of pixels holds its C maps k times, each time shifted by a pixel, and a row of ones for the bias. Beyond the
+    edges there are zeros. So the k rows of pixels that an output row needs are, as they lie in memory, the matrix of
+    its patches. As plain loops, im2col is
 
-    padded     (C, margin + H·W·B + margin)
-    images     a view, (C, H, W, B)
+        for r, s, i, j, c in np.ndindex(h, w, k, k, C):
+            row, column = r + i - padding, s + j - padding
+            if 0 <= row < H and 0 <= column < W:
+                patches[r, i * (k * C + 1) + j * C + c, s] = maps[c, row, column]
+
+    images      (C, H, W, B), a view; in memory rows of pixels come first
+    patches     (h, k·(k·C + 1), w·B), a view that is right once `shift` has been called
     """
 
-    def __init__(self, shape: Shape, batch_size: int, reach: int, dtype: type):
-        """`reach`: rows and columns of pixels that a window may reach over an edge."""
-        C, H, W = shape
-        self.form = shape, batch_size, reach, dtype
-        self.margin = reach * (W + 1) * batch_size
-        self.padded = np.zeros((C, H * W * batch_size + 2 * self.margin), dtype)
-        self.images = self.padded[:, self.margin : self.padded.shape[1] - self.margin].reshape(*shape, batch_size)
+    def __init__(
+        self, shape: Shape, B: int, dtype: type, kernel: int = 1, padding: int = 0, output: Sequence[int] | None = None
+    ):
+        """`output`: h and w of the convolution's maps; without it, as many as these have."""
+        (C, H, W), (h, w) = shape, output or shape[1:]
+        size, self.kernel, self.padding = (h + kernel - 1, kernel * C + 1, max(W, w), B), kernel, padding
+        self.rows = np.zeros(size, dtype)
+        self.rows[:, -1] = 1
+        pixels = self.rows[padding : padding + H, :-1].reshape(H, kernel, C, *size[2:])
+        self.shifted = pixels.transpose(1, 2, 0, 3, 4)  # (k, C, H, W or more, B)
+        self.images = self.shifted[padding, :, :, :W]
+        row, value, pixel, _ = self.rows.strides
+        strides = row, value, pixel // B
+        self.patches = as_strided(self.rows, (h, kernel * size[1], w * B), strides)
 
-    @functools.cached_property
-    def gradient(self) -> "Maps":
-        """The gradient with respect to these maps, in the same form."""
-        return Maps(*self.form)
-
-    def clear_margins(self) -> None:
-        """Set what is above and below the images to zero again, after windows over the edges have been added to."""
-        self.padded[:, : self.margin] = self.padded[:, self.padded.shape[1] - self.margin :] = 0
-
-
-def windows(maps: Maps, kernel: int, padding: int) -> np.ndarray:
-    """Return a view (k, k, C, N) of maps: for each pixel n, the pixels of the window around it, N = H·W·B.
-
-    The window begins `padding` rows above n and `padding` columns to its left. As plain loops, im2col and col2im are
-
-        for i, j, c, row, column in np.ndindex(k, k, C, H, W):
-            r, s = row + i - padding, column + j - padding
-            if 0 <= r < H and 0 <= s < W:
-                patches[(i * k + j) * C + c, row, column] = maps[c, r, s]       # patches_forward
-                dmaps[c, r, s] += dpatches[(i * k + j) * C + c, row, column]    # patches_backward
-
-    With r outside, the view shows a margin; with s outside, a pixel of another row, which `clear_beside` mends.
-    """
-    C, H, W, B = maps.images.shape
-    first = maps.padded[:, maps.margin - padding * (W + 1) * B :]
-    along_maps, along_columns = maps.padded.strides
-    strides = W * B * along_columns, B * along_columns, along_maps, along_columns
-    return as_strided(first, (kernel, kernel, C, H * W * B), strides)
+    def shift(self) -> None:
+        """Fill the shifted copies: pixel s of copy j is pixel s + j − padding of the images."""
+        W, room = self.images.shape[2], self.rows.shape[2]
+        for j, copy in enumerate(self.shifted):
+            if (by := j - self.padding) != 0:
+                first = max(-by, 0)
+                end = max(min(W - by, room), first)
+                copy[:, :, first:end] = self.images[:, :, first + by : end + by]
 
 
-def patches_forward(map_windows, patches, W, B, padding):  # patches (k·k·C, n) of n = some rows · W · B
-    patches.reshape(map_windows.shape)[...] = map_windows
-    clear_beside(patches, len(map_windows), W, B, padding)
-
-
-def patches_backward(dpatches, dmap_windows, W, B, padding):
-    clear_beside(dpatches, len(dmap_windows), W, B, padding)
-    for drow, dwindow_row in zip(dpatches.reshape(dmap_windows.shape), dmap_windows, strict=True):
-        for d, dpixels in zip(drow, dwindow_row, strict=True):
-            dpixels += d  # one place (i, j) of all windows at a time, as windows overlap
-
-
-def clear_beside(patches, kernel, W, B, padding):
-    """Set to zero what windows show beside the images."""
-    patches = patches.reshape(kernel, kernel, -1, W, B)  # all maps and rows
-    for j in range(kernel):
-        patches[:, j, :, : max(padding - j, 0)] = 0
-        patches[:, j, :, max(W + padding - j, 0) :] = 0
+def as_rows(kernels: np.ndarray, b: np.ndarray | float = 0.0) -> np.ndarray:
+    """Return kernels (n, k, k, C) and biases (n) as the matrix (n, k·(k·C + 1)) by which `Maps.patches` are multiplied."""
+    n, k, _, C = kernels.shape
+    W = np.zeros((n, k, k * C + 1), kernels.dtype)
+    W[:, :, :-1] = kernels.reshape(n, k, -1)
+    W[:, 0, -1] = b  # of k ones, one is enough
+    return W.reshape(n, -1)
 
 
 # --------------------------------------------------------------- pools, dropout, batch normalisation
@@ -321,17 +304,7 @@ def per_map(values: np.ndarray) -> np.ndarray:
 
 
 # -------------------------------------------------------------------------------------------- layers
-# A layer reads padded maps x and fills padded maps y; its backward reads y.gradient and fills x.gradient.
-
-MAX_PATCH_ELEMENTS = 2**19  # largest number of patch values worked on at a time: they fit in the processor's cache
-SMALL_PRODUCT = 10**6  # most multiply-adds of a product that OpenBLAS (AVX-512) computes without packing, and faster
-FEWEST_COLUMNS = 64  # of a product: with fewer, its size does not pay
-
-
-def columns_per_product(weights: int, columns: int) -> int:
-    """Return how many columns one product takes: as many as a small one can, equally many in each."""
-    most = min(SMALL_PRODUCT // weights, columns)
-    return next((m for m in range(most, FEWEST_COLUMNS - 1, -1) if columns % m == 0), columns)
+# A layer reads maps x and fills maps y; its backward reads y.gradient and fills x.gradient.
 
 
 class BatchNorm:
@@ -371,25 +344,28 @@ class SharedMemory:
     """Memory that all layers of a slice use in turn: if each had its own, they would fill the processor's cache."""
 
     def __init__(self, dtype: type):
-        self.dtype, self.arrays = dtype, {}
+        self.dtype, self.arrays, self.maps_of = dtype, {}, {}
 
-    def array(self, name: str, *shape: int) -> np.ndarray:
-        """Return an array of this shape; its values are what the last user of the name has left."""
-        size = math.prod(shape)
+    def array(self, name: str, shape: Sequence[int]) -> np.ndarray:
+        """Return maps of this shape (C, H, W, B); their values are what the last user of the name has left."""
+        (C, *sizes), size = shape, math.prod(shape)
         if name not in self.arrays or self.arrays[name].size < size:
             self.arrays[name] = np.empty(size, self.dtype)
-        return self.arrays[name][:size].reshape(shape)
+        return self.arrays[name][:size].reshape(sizes[0], C, *sizes[1:]).swapaxes(0, 1)
+
+    def maps(self, *form: Any) -> Maps:
+        """Return the maps of this form (arguments of Maps)."""
+        if form not in self.maps_of:
+            self.maps_of[form] = Maps(*form)
+        return self.maps_of[form]
 
 
 class ConvolutionLayer:
-    """A block whose affine maps are convolutions: patches, z = W x, then the pair of functions from BLOCKS.
+    """A block whose affine maps are convolutions: z = W x of all patches x, then the pair of functions from BLOCKS.
 
     Where y has another shape than x, the block must be plain.
 
-    z                  (G, D, h, W, B): rows as long as those of x; y (D, h, w, B) may have shorter ones
-    chunks             slices of z's columns, whole rows of pixels, that are worked on at a time
-    product_columns    how many columns a product takes
-    windows            of x, (k, k, C, N), N = H·W·B
+    z      (G, D, h, w, B), the affine map of each branch, which becomes H, T, ...
     """
 
     def __init__(
@@ -403,82 +379,62 @@ class ConvolutionLayer:
         memory: SharedMemory,
     ):
         """`weights`: W (G·D, k·k·C + 1) and memory for dW, None in evaluation."""
-        (self.W, self.dW), self.block, self.activation, self.stage = weights, block, activation, stage
+        (self.W, self.dW), self.block, self.activation = weights, block, activation
         self.x, self.y, self.memory, self.norm = x, y, memory, None
-        (D, h, *_), (*_, W, B) = y.images.shape, x.images.shape
-        self.sides, row = (W, B, stage.padding), W * B
-        self.z = np.empty((len(block.branches), D, h, W, B), memory.dtype)
-        n = max(MAX_PATCH_ELEMENTS // (self.W.shape[1] * row), 1) * row
-        self.chunks = [slice(first, min(first + n, h * row)) for first in range(0, h * row, n)]
-        self.product_columns = columns_per_product(self.W.size, row)
-        self.windows = windows(x, stage.kernel, stage.padding)
+        C, H, W, B = x.images.shape
+        D, h, w, _ = y.images.shape
+        self.kernels = self.W[:, :-1].reshape(-1, stage.kernel, stage.kernel, C)  # (G·D, k, k, C)
+        self.flat_z = np.empty((h, len(self.W), w * B), memory.dtype)
+        self.z = self._by_branch(self.flat_z.reshape(h, -1, w, B).swapaxes(0, 1))
+        if self.dW is not None:
+            around = stage.kernel, stage.kernel - 1 - stage.padding
+            self.dz = memory.maps((len(self.W), h, w), B, memory.dtype, *around, (H, W))
 
-    @functools.cached_property
-    def dwindows(self) -> np.ndarray:
-        """The gradient with respect to `windows`."""
-        return windows(self.x.gradient, self.stage.kernel, self.stage.padding)
+    def _by_branch(self, maps: np.ndarray) -> np.ndarray:
+        """Return maps (G·D, h, w, B) of all branches as (G, D, h, w, B), a view."""
+        return maps.reshape(len(self.block.branches), -1, *maps.shape[1:])
 
     def normalise(self, params: np.ndarray, gradients: np.ndarray | None, running: Sequence[np.ndarray]) -> None:
         """Put batch normalisation between H's affine map and its activation; arguments as in BatchNorm."""
-        self.norm = BatchNorm(params, gradients, running, self._pixels(self.z)[0])
+        self.norm = BatchNorm(params, gradients, running, self.z[0])
 
     @property
     def T(self) -> np.ndarray:
-        """The transform gates (D, H, W, B) of a block that has them."""
+        """The transform gates (D, h, w, B) of a block that has them."""
         return self.z[self.block.branches.index("T")]
 
     def forward(self) -> None:
         """Fill y."""
-        for n in self.chunks:
-            affine_forward(self.W, self._stack(self._patches(n)), self._stack(self._of_chunk(self.z, n)))
+        self.x.shift()
+        affine_forward(as_rows(self.kernels, self.W[:, -1]), self.x.patches, self.flat_z)
         if self.norm is not None:
             self.norm.forward()  # H's z becomes γ·ẑ + β
-        self.block.forward(self.x.images, self._pixels(self.z), self.y.images, self.activation)  # z becomes H, T, ...
+        self.block.forward(self.x.images, self.z, self.y.images, self.activation)  # z becomes H, T, ...
 
     def backward(self, *, dx_wanted: bool = True) -> None:
         """Fill dW and, if it is wanted, x.gradient."""
-        x, dx, dy = self.x.images, self.x.gradient.images, self.y.gradient.images
-        dz, scratch = self.memory.array("dz", *self.z.shape), self.memory.array("scratch", *dy.shape)
-        dz[..., dy.shape[2] :, :] = 0
-        self.block.backward(dy, x, self._pixels(self.z), self._pixels(dz), dx, self.activation, scratch)
+        x, dx, dy, dz = self.x.images, self.x.gradient, self.y.gradient, self._by_branch(self.dz.images)
+        scratch = self.memory.array("scratch", dy.shape)
+        self.block.backward(dy, x, self.z, dz, dx, self.activation, scratch)
         if self.norm is not None:
-            self.norm.backward(self._pixels(dz)[0])  # dz of γ·ẑ + β becomes dz of z, in H
-        self.dW[...] = 0
-        for n in self.chunks:
-            dz_n = self._stack(self._of_chunk(dz, n))
-            self._add_to_dW(self._patches(n), dz_n)  # patches again: faster than keeping those of all rows
-            if dx_wanted:
-                self._add_to_dx(dz_n, self.dwindows[..., n])
-        self.x.gradient.clear_margins()
+            self.norm.backward(dz[0])  # dz of γ·ẑ + β becomes dz of z, in H
+        self._fill_dW()
+        if dx_wanted:
+            self._add_to_dx(dx)
 
-    def _pixels(self, z: np.ndarray) -> np.ndarray:
-        """Return the pixels (G, D, h, w, B) of y among those of z (G, D, h, W, B), a view."""
-        return z[..., : self.y.images.shape[2], :]
+    def _fill_dW(self) -> None:
+        dz = self.dz.images.swapaxes(0, 1).reshape(self.flat_z.shape)
+        dWt = np.matmul(self.x.patches, dz.swapaxes(1, 2)).sum(axis=0)  # dWᵀ = x dzᵀ, which is faster than dW = dz xᵀ
+        dW = dWt.T.reshape(len(self.W), self.x.kernel, -1)  # as that of as_rows
+        self.dW[:, :-1] = dW[:, :, :-1].reshape(len(self.W), -1)
+        self.dW[:, -1] = dW[:, 0, -1]
 
-    def _patches(self, n: slice) -> np.ndarray:
-        """Return the patches (k·k·C + 1, n) of some columns, in memory that the next ones overwrite."""
-        patches = self.memory.array("patches", self.W.shape[1], n.stop - n.start)
-        patches[-1] = 1
-        patches_forward(self.windows[..., n], patches[:-1], *self.sides)
-        return patches
-
-    def _of_chunk(self, z: np.ndarray, n: slice) -> np.ndarray:
-        """Return some columns (G·D, n) of z (G, D, h, W, B), a view."""
-        return z.reshape(len(self.W), -1)[:, n]
-
-    def _stack(self, columns: np.ndarray) -> np.ndarray:
-        """Return columns (rows, n) as a stack of matrices (n / m, rows, m) for small products, a view."""
-        return columns.reshape(len(columns), -1, self.product_columns).swapaxes(0, 1)
-
-    def _add_to_dW(self, patches: np.ndarray, dz: np.ndarray) -> None:
-        dzt = self.memory.array("dzt", len(dz), self.product_columns, len(self.W))
-        dzt[...] = dz.swapaxes(1, 2)
-        self.dW += (self._stack(patches) @ dzt).sum(axis=0).T  # dWᵀ = x dzᵀ, which is faster than dW = dz xᵀ
-
-    def _add_to_dx(self, dz: np.ndarray, dwindows: np.ndarray) -> None:
-        dpatches = self.memory.array("dpatches", self.W.shape[1] - 1, dwindows.shape[-1])
-        np.matmul(self.W[:, :-1].T, dz, out=self._stack(dpatches))  # dx = Wᵀ dz
-        patches_backward(dpatches, dwindows, *self.sides)
+    def _add_to_dx(self, dx: np.ndarray) -> None:
+        turned = self.kernels[:, ::-1, ::-1].transpose(3, 1, 2, 0)  # (C, k, k, G·D)
+        through = self.memory.array("scratch", dx.shape)
+        self.dz.shift()
+        np.matmul(as_rows(turned), self.dz.patches, out=through.swapaxes(0, 1).reshape(len(self.dz.patches), len(turned), -1))
+        dx += through
 
 
 class MaxPoolLayer:
@@ -493,7 +449,7 @@ class MaxPoolLayer:
 
     def backward(self) -> None:
         """Fill x.gradient."""
-        max_pool_backward(self.y.gradient.images, self.x.images, self.y.images, self.x.gradient.images, *self.stage)
+        max_pool_backward(self.y.gradient, self.x.images, self.y.images, self.x.gradient, *self.stage)
 
 
 class AveragePoolLayer:
@@ -508,7 +464,7 @@ class AveragePoolLayer:
 
     def backward(self) -> None:
         """Fill x.gradient."""
-        average_pool_backward(self.y.gradient.images, self.x.gradient.images, self.stage.size)
+        average_pool_backward(self.y.gradient, self.x.gradient, self.stage.size)
 
 
 class DropoutLayer:
@@ -524,7 +480,7 @@ class DropoutLayer:
 
     def backward(self) -> None:
         """Fill x.gradient."""
-        dropout_backward(self.y.gradient.images, self.mask, self.x.gradient.images)
+        dropout_backward(self.y.gradient, self.mask, self.x.gradient)
 
 
 class OutputLayer:
@@ -543,7 +499,7 @@ class OutputLayer:
         """Fill dW and x.gradient."""
         dflat = np.empty_like(self.flat[:-1])
         affine_backward(dlogits.T, self.W, self.flat, self.dW, dflat)
-        self.x.gradient.images[...] = dflat.reshape(self.x.images.shape)
+        self.x.gradient[...] = dflat.reshape(self.x.images.shape)
 
 
 # --------------------------------------------------------------------------------------------- the net
@@ -561,6 +517,11 @@ class PlacedLayer(NamedTuple):
     def matrix_shape(self) -> tuple[int, int]:
         """Shape of [W_H b_H; W_T b_T; ...]: a row for each map of each branch, a column for each value of a patch."""
         return len(self.branches) * self.y_shape[0], self.stage.kernel**2 * self.x_shape[0] + 1
+
+    @property
+    def window(self) -> tuple:
+        """Kernel, padding and size of the output, for the maps that a layer with weights reads; else nothing."""
+        return (self.stage.kernel, self.stage.padding, self.y_shape[1:]) if self.branches else ()
 
 
 class ConvParameters(Tensors):
@@ -649,7 +610,6 @@ class ConvNet(Net):
         blocks = [l for l, layer in enumerate(self.convolutions, start=1) if isinstance(layer.stage, Blocks)]
         self.depth, self.normalised = len(blocks), blocks if self.config["batch_norm"] else []
         self.block = self.block.for_depth(self.depth)
-        self.reach = max(layer.stage.kernel for layer in self.convolutions) - 1
         self.params = self.new_parameters()
         self.draw(rng)
         for l, (gamma, _) in self.params.norms.items():
@@ -852,13 +812,13 @@ class BatchSlice:
 
     def __init__(self, net: ConvNet, n_images: int, rng: np.random.Generator | None):
         self.gradients = None if rng is None else net.new_parameters()
-        form = n_images, net.reach, net.dtype
-        self.input = x = Maps(net.layers[0].x_shape, *form)
+        placed = [of for of in net.layers if not isinstance(of.stage, Dropout) or (rng is not None and of.stage.rate > 0)]
+        maps = [Maps(of.x_shape, n_images, net.dtype, *of.window) for of in placed]
+        maps.append(Maps(placed[-1].y_shape, n_images, net.dtype))
         self.layers, convolutions, memory = [], [], SharedMemory(net.dtype)
-        for stage, _, y_shape, _ in net.layers:
-            if isinstance(stage, Dropout) and (rng is None or stage.rate == 0):
-                continue
-            y = Maps(y_shape, *form)
+        for i, each in enumerate(maps if rng is not None else []):
+            each.gradient = memory.array(f"gradient {i % 2}", each.images.shape)  # a backward pass needs two at a time
+        for (stage, *_), x, y in zip(placed, maps, maps[1:], strict=False):
             match stage:
                 case Convolution() | Blocks():
                     layer = self._convolution(net, stage, len(convolutions) + 1, x, y, memory)
@@ -870,11 +830,11 @@ class BatchSlice:
                 case Dropout():
                     layer = DropoutLayer(stage, x, y, rng)
             self.layers.append(layer)
-            x = y
+        self.input = maps[0]
         self.dropouts = [layer for layer in self.layers if isinstance(layer, DropoutLayer)]
         self.first = self.layers.index(convolutions[0])
         self.T = [layer.T for layer in convolutions if "T" in layer.block.branches]
-        self.output = OutputLayer(net.params.output, None if self.gradients is None else self.gradients.output, x)
+        self.output = OutputLayer(net.params.output, None if self.gradients is None else self.gradients.output, maps[-1])
 
     def _convolution(
         self, net: ConvNet, stage: Convolution | Blocks, l: int, x: Maps, y: Maps, memory: SharedMemory
@@ -905,4 +865,4 @@ class BatchSlice:
             return None
         for layer in reversed(self.layers[: self.first]):
             layer.backward()
-        return self.input.gradient.images.transpose(3, 0, 1, 2)
+        return self.input.gradient.transpose(3, 0, 1, 2).copy()

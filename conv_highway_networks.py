@@ -191,29 +191,36 @@ class Maps:
         self, shape: Shape, B: int, dtype: type, kernel: int = 1, padding: int = 0, output: Sequence[int] | None = None
     ):
         """`output`: h and w of the convolution's maps; without it, as many as these have."""
-        (C, H, W), (h, w) = shape, output or shape[1:]
-        size, self.kernel, self.padding = (h + kernel - 1, kernel * C + 1, max(W, w), B), kernel, padding
-        self.rows = np.zeros(size, dtype)
+        (C, H, W), (h, w), self.padding = shape, output or shape[1:], padding
+        self.rows = np.zeros((h + kernel - 1, kernel * C + 1, W, B), dtype)
         self.rows[:, -1] = 1
-        pixels = self.rows[padding : padding + H, :-1].reshape(H, kernel, C, *size[2:])
-        self.shifted = pixels.transpose(1, 2, 0, 3, 4)  # (k, C, H, W or more, B)
-        self.images = self.shifted[padding, :, :, :W]
-        row, value, pixel, _ = self.rows.strides
-        strides = row, value, pixel // B
-        self.patches = as_strided(self.rows, (h, kernel * size[1], w * B), strides)
+        self.copies = self.rows[padding : padding + H, :-1].reshape(H, kernel, C, W, B).transpose(1, 2, 0, 3, 4)
+        self.images = self.copies[padding]
+        self.patches = row_windows(self.rows, kernel, w * B)
 
     def shift(self) -> None:
         """Fill the shifted copies: pixel s of copy j is pixel s + j − padding of the images."""
-        W, room = self.images.shape[2], self.rows.shape[2]
-        for j, copy in enumerate(self.shifted):
-            if (by := j - self.padding) != 0:
-                first = max(-by, 0)
-                end = max(min(W - by, room), first)
-                copy[:, :, first:end] = self.images[:, :, first + by : end + by]
+        W = self.images.shape[2]
+        for j, copy in enumerate(self.copies):
+            if j != self.padding:
+                to, of = shifted(j - self.padding, W, W)
+                copy[:, :, to] = self.images[:, :, of]
 
 
-def as_rows(kernels: np.ndarray, b: np.ndarray | float = 0.0) -> np.ndarray:
-    """Return kernels (n, k, k, C) and biases (n) as the matrix (n, k·(k·C + 1)) by which `Maps.patches` are multiplied."""
+def row_windows(rows: np.ndarray, kernel: int, columns: int) -> np.ndarray:
+    """Return each `kernel` rows (values, W, B) that follow one another as a matrix (kernel·values, columns): a view."""
+    n, values, *_ = rows.shape
+    return as_strided(rows, (n - kernel + 1, kernel * values, columns), (*rows.strides[:2], rows.itemsize))
+
+
+def shifted(by: int, w: int, W: int) -> tuple[slice, slice]:
+    """Return the places s among w for which s + `by` is one of W, and these."""
+    first, end = max(-by, 0), min(w, W - by)
+    return slice(first, max(end, first)), slice(first + by, max(end, first) + by)
+
+
+def as_rows(kernels: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return kernels (n, k, k, C) and biases (n) as the matrix (n, k·(k·C + 1)) by which patches are multiplied."""
     n, k, _, C = kernels.shape
     W = np.zeros((n, k, k * C + 1), kernels.dtype)
     W[:, :, :-1] = kernels.reshape(n, k, -1)
@@ -225,29 +232,33 @@ def as_rows(kernels: np.ndarray, b: np.ndarray | float = 0.0) -> np.ndarray:
 # Forward above backward. Maps x are (C, H, W, B), pooled maps y (C, h, w, B).
 
 
-def at_place(i, j, x, y, stride):
-    """Return pixel (i, j) of each window of x, a view, and the slice of y whose windows have that pixel."""
-    pixels = x[:, i::stride, j::stride][:, : y.shape[1], : y.shape[2]]
+def deal(x, stride):
+    """Return the columns of x dealt out to `stride` copies, so that those of neighbouring windows lie side by side."""
+    return [x[:, :, s::stride].copy(order="K") for s in range(stride)]
+
+
+def at_place(i, j, dealt, y, stride):
+    """Return pixel (i, j) of each window, a view of what was dealt, and the slice of y whose windows have that pixel."""
+    pixels = dealt[j % stride][:, i::stride, j // stride :][:, : y.shape[1], : y.shape[2]]
     return pixels, (slice(None), slice(pixels.shape[1]), slice(pixels.shape[2]))
 
 
-def max_pool_forward(x, y, size, stride):
-    y[...] = -np.inf
-    for i, j in np.ndindex(size, size):
-        pixels, reached = at_place(i, j, x, y, stride)
+def max_pool_forward(x, y, places, size, stride):
+    dealt = deal(x, stride)
+    y[...], places[...] = -np.inf, 0
+    for place, (i, j) in enumerate(np.ndindex(size, size)):
+        pixels, reached = at_place(i, j, dealt, y, stride)
+        np.copyto(places[reached], place, where=pixels > y[reached])  # of the first maximum
         np.maximum(y[reached], pixels, out=y[reached])
 
 
-def max_pool_backward(dy, x, y, dx, size, stride):
-    dx[...] = 0
-    open_windows = np.ones(y.shape, bool)  # True until the window's first maximum: only that one gets the gradient
-    for i, j in np.ndindex(size, size):
-        pixels, reached = at_place(i, j, x, y, stride)
-        is_max = pixels == y[reached]
-        is_max &= open_windows[reached]
-        open_windows[reached] ^= is_max
-        dpixels, _ = at_place(i, j, dx, y, stride)
-        dpixels += dy[reached] * is_max.astype(dy.dtype)
+def max_pool_backward(dy, places, dx, size, stride):
+    dealt = deal(np.zeros_like(dx), stride)
+    for place, (i, j) in enumerate(np.ndindex(size, size)):
+        dpixels, reached = at_place(i, j, dealt, dy, stride)
+        dpixels += dy[reached] * (places[reached] == place)
+    for s, columns in enumerate(dealt):
+        dx[:, :, s::stride] = columns
 
 
 def average_pool_forward(x, y, size):
@@ -340,26 +351,6 @@ class BatchNorm:
         batch_norm_backward(dz, self.params[0], self.variance, self.z_hat, *self.gradients)
 
 
-class SharedMemory:
-    """Memory that all layers of a slice use in turn: if each had its own, they would fill the processor's cache."""
-
-    def __init__(self, dtype: type):
-        self.dtype, self.arrays, self.maps_of = dtype, {}, {}
-
-    def array(self, name: str, shape: Sequence[int]) -> np.ndarray:
-        """Return maps of this shape (C, H, W, B); their values are what the last user of the name has left."""
-        (C, *sizes), size = shape, math.prod(shape)
-        if name not in self.arrays or self.arrays[name].size < size:
-            self.arrays[name] = np.empty(size, self.dtype)
-        return self.arrays[name][:size].reshape(sizes[0], C, *sizes[1:]).swapaxes(0, 1)
-
-    def maps(self, *form: Any) -> Maps:
-        """Return the maps of this form (arguments of Maps)."""
-        if form not in self.maps_of:
-            self.maps_of[form] = Maps(*form)
-        return self.maps_of[form]
-
-
 class ConvolutionLayer:
     """A block whose affine maps are convolutions: z = W x of all patches x, then the pair of functions from BLOCKS.
 
@@ -376,23 +367,23 @@ class ConvolutionLayer:
         weights: tuple[np.ndarray, np.ndarray | None],
         x: Maps,
         y: Maps,
-        memory: SharedMemory,
+        memory: Callable[..., np.ndarray],
     ):
-        """`weights`: W (G·D, k·k·C + 1) and memory for dW, None in evaluation."""
+        """`weights`: W (G·D, k·k·C + 1) and memory for dW, None in evaluation; `memory` as BatchSlice's."""
         (self.W, self.dW), self.block, self.activation = weights, block, activation
         self.x, self.y, self.memory, self.norm = x, y, memory, None
-        C, H, W, B = x.images.shape
-        D, h, w, _ = y.images.shape
-        self.kernels = self.W[:, :-1].reshape(-1, stage.kernel, stage.kernel, C)  # (G·D, k, k, C)
-        self.flat_z = np.empty((h, len(self.W), w * B), memory.dtype)
-        self.z = self._by_branch(self.flat_z.reshape(h, -1, w, B).swapaxes(0, 1))
+        (C, H, _, _), (_, h, w, B), (n, k) = x.images.shape, y.images.shape, (len(self.W), stage.kernel)
+        self.kernels = self.W[:, :-1].reshape(n, k, k, C)
+        self.flat_z = np.empty((h, n, w * B), x.rows.dtype)
+        self.z = self._by_branch(self.flat_z.reshape(h, n, w, B))
         if self.dW is not None:
-            around = stage.kernel, stage.kernel - 1 - stage.padding
-            self.dz = memory.maps((len(self.W), h, w), B, memory.dtype, *around, (H, W))
+            rows, above = memory(("dz", stage), H + k - 1, n, w, B), k - 1 - stage.padding
+            self.dz_windows, self.dz_rows = row_windows(rows, k, w * B), rows[above : above + h]
+            self.through = memory("through", H, k, C, w, B)
 
-    def _by_branch(self, maps: np.ndarray) -> np.ndarray:
-        """Return maps (G·D, h, w, B) of all branches as (G, D, h, w, B), a view."""
-        return maps.reshape(len(self.block.branches), -1, *maps.shape[1:])
+    def _by_branch(self, rows: np.ndarray) -> np.ndarray:
+        """Return rows (h, G·D, w, B) of the maps of all branches as (G, D, h, w, B), a view."""
+        return rows.reshape(len(rows), len(self.block.branches), -1, *rows.shape[2:]).transpose(1, 2, 0, 3, 4)
 
     def normalise(self, params: np.ndarray, gradients: np.ndarray | None, running: Sequence[np.ndarray]) -> None:
         """Put batch normalisation between H's affine map and its activation; arguments as in BatchNorm."""
@@ -413,8 +404,8 @@ class ConvolutionLayer:
 
     def backward(self, *, dx_wanted: bool = True) -> None:
         """Fill dW and, if it is wanted, x.gradient."""
-        x, dx, dy, dz = self.x.images, self.x.gradient, self.y.gradient, self._by_branch(self.dz.images)
-        scratch = self.memory.array("scratch", dy.shape)
+        x, dx, dy, dz = self.x.images, self.x.gradient, self.y.gradient, self._by_branch(self.dz_rows)
+        scratch = self.memory("scratch", *dy.swapaxes(0, 1).shape).swapaxes(0, 1)
         self.block.backward(dy, x, self.z, dz, dx, self.activation, scratch)
         if self.norm is not None:
             self.norm.backward(dz[0])  # dz of γ·ẑ + β becomes dz of z, in H
@@ -423,33 +414,34 @@ class ConvolutionLayer:
             self._add_to_dx(dx)
 
     def _fill_dW(self) -> None:
-        dz = self.dz.images.swapaxes(0, 1).reshape(self.flat_z.shape)
+        dz, (n, k, _, _) = self.dz_rows.reshape(self.flat_z.shape), self.kernels.shape
         dWt = np.matmul(self.x.patches, dz.swapaxes(1, 2)).sum(axis=0)  # dWᵀ = x dzᵀ, which is faster than dW = dz xᵀ
-        dW = dWt.T.reshape(len(self.W), self.x.kernel, -1)  # as that of as_rows
-        self.dW[:, :-1] = dW[:, :, :-1].reshape(len(self.W), -1)
-        self.dW[:, -1] = dW[:, 0, -1]
+        dW = dWt.T.reshape(n, k, -1)  # in the form of as_rows
+        self.dW[:, :-1], self.dW[:, -1] = dW[:, :, :-1].reshape(n, -1), dW[:, 0, -1]
 
     def _add_to_dx(self, dx: np.ndarray) -> None:
-        turned = self.kernels[:, ::-1, ::-1].transpose(3, 1, 2, 0)  # (C, k, k, G·D)
-        through = self.memory.array("scratch", dx.shape)
-        self.dz.shift()
-        np.matmul(as_rows(turned), self.dz.patches, out=through.swapaxes(0, 1).reshape(len(self.dz.patches), len(turned), -1))
-        dx += through
+        n, k, _, C = self.kernels.shape
+        W = self.kernels[:, ::-1].transpose(2, 3, 1, 0).reshape(k * C, k * n)  # upside down
+        np.matmul(W, self.dz_windows, out=self.through.reshape(len(self.through), k * C, -1))
+        for j, dcopy in enumerate(self.through.transpose(1, 2, 0, 3, 4)):
+            of, to = shifted(j - self.x.padding, dcopy.shape[2], dx.shape[2])
+            dx[:, :, to] += dcopy[:, :, of]
 
 
 class MaxPoolLayer:
-    """The maximum of each window."""
+    """The maximum of each window; `places` says where in its window it is."""
 
     def __init__(self, stage: MaxPool, x: Maps, y: Maps):
         self.stage, self.x, self.y = stage, x, y
+        self.places = np.zeros_like(y.images, np.min_scalar_type(stage.size**2))
 
     def forward(self) -> None:
         """Fill y."""
-        max_pool_forward(self.x.images, self.y.images, *self.stage)
+        max_pool_forward(self.x.images, self.y.images, self.places, *self.stage)
 
     def backward(self) -> None:
         """Fill x.gradient."""
-        max_pool_backward(self.y.gradient, self.x.images, self.y.images, self.x.gradient, *self.stage)
+        max_pool_backward(self.y.gradient, self.places, self.x.gradient, *self.stage)
 
 
 class AveragePoolLayer:
@@ -815,9 +807,10 @@ class BatchSlice:
         placed = [of for of in net.layers if not isinstance(of.stage, Dropout) or (rng is not None and of.stage.rate > 0)]
         maps = [Maps(of.x_shape, n_images, net.dtype, *of.window) for of in placed]
         maps.append(Maps(placed[-1].y_shape, n_images, net.dtype))
-        self.layers, convolutions, memory = [], [], SharedMemory(net.dtype)
-        for i, each in enumerate(maps if rng is not None else []):
-            each.gradient = memory.array(f"gradient {i % 2}", each.images.shape)  # a backward pass needs two at a time
+        memory = functools.cache(lambda name, *shape: np.zeros(shape, net.dtype))  # that layers use in turn
+        for i, each in enumerate(maps if rng is not None else []):  # a backward pass needs two gradients at a time
+            each.gradient = memory(f"gradient {i % 2}", *each.images.swapaxes(0, 1).shape).swapaxes(0, 1)
+        self.layers, convolutions = [], []
         for (stage, *_), x, y in zip(placed, maps, maps[1:], strict=False):
             match stage:
                 case Convolution() | Blocks():
@@ -837,7 +830,7 @@ class BatchSlice:
         self.output = OutputLayer(net.params.output, None if self.gradients is None else self.gradients.output, maps[-1])
 
     def _convolution(
-        self, net: ConvNet, stage: Convolution | Blocks, l: int, x: Maps, y: Maps, memory: SharedMemory
+        self, net: ConvNet, stage: Convolution | Blocks, l: int, x: Maps, y: Maps, memory: Callable[..., np.ndarray]
     ) -> ConvolutionLayer:
         block = net.block if isinstance(stage, Blocks) else BLOCKS["plain"]
         params, gradients = net.params, self.gradients

@@ -248,7 +248,8 @@ def max_pool_forward(x, y, places, size, stride):
     y[...], places[...] = -np.inf, 0
     for place, (i, j) in enumerate(np.ndindex(size, size)):
         pixels, reached = at_place(i, j, dealt, y, stride)
-        np.copyto(places[reached], place, where=pixels > y[reached])  # of the first maximum
+        later = (pixels > y[reached]) * places.dtype.type(place)
+        np.maximum(places[reached], later, out=places[reached])  # the place of the first maximum
         np.maximum(y[reached], pixels, out=y[reached])
 
 
@@ -317,6 +318,15 @@ def per_map(values: np.ndarray) -> np.ndarray:
 # -------------------------------------------------------------------------------------------- layers
 # A layer reads maps x and fills maps y; its backward reads y.gradient and fills x.gradient.
 
+SMALL_PRODUCT = 10**6  # most multiply-adds of a product that OpenBLAS (AVX-512) computes without packing, and faster
+FEWEST_COLUMNS = 64  # of a product: with fewer, its size does not pay
+
+
+def columns_per_product(weights: int, columns: int) -> int:
+    """Return how many columns one product takes: as many as a small one can, equally many in each."""
+    most = min(SMALL_PRODUCT // weights, columns)
+    return next((m for m in range(most, FEWEST_COLUMNS - 1, -1) if columns % m == 0), columns)
+
 
 class BatchNorm:
     """Batch normalisation of H's affine map, map by map (Ioffe & Szegedy 2015), in place.
@@ -376,6 +386,7 @@ class ConvolutionLayer:
         self.kernels = self.W[:, :-1].reshape(n, k, k, C)
         self.flat_z = np.empty((h, n, w * B), x.rows.dtype)
         self.z = self._by_branch(self.flat_z.reshape(h, n, w, B))
+        self.product_columns = columns_per_product(self.W.size, w * B)
         if self.dW is not None:
             rows, above = memory(("dz", stage), H + k - 1, n, w, B), k - 1 - stage.padding
             self.dz_windows, self.dz_rows = row_windows(rows, k, w * B), rows[above : above + h]
@@ -384,6 +395,10 @@ class ConvolutionLayer:
     def _by_branch(self, rows: np.ndarray) -> np.ndarray:
         """Return rows (h, G·D, w, B) of the maps of all branches as (G, D, h, w, B), a view."""
         return rows.reshape(len(rows), len(self.block.branches), -1, *rows.shape[2:]).transpose(1, 2, 0, 3, 4)
+
+    def _cut(self, columns: np.ndarray) -> np.ndarray:
+        """Return matrices (h, rows, w·B) as (h, w·B / m, rows, m), a view, for products of m columns."""
+        return columns.reshape(*columns.shape[:2], -1, self.product_columns).swapaxes(1, 2)
 
     def normalise(self, params: np.ndarray, gradients: np.ndarray | None, running: Sequence[np.ndarray]) -> None:
         """Put batch normalisation between H's affine map and its activation; arguments as in BatchNorm."""
@@ -397,7 +412,7 @@ class ConvolutionLayer:
     def forward(self) -> None:
         """Fill y."""
         self.x.shift()
-        affine_forward(as_rows(self.kernels, self.W[:, -1]), self.x.patches, self.flat_z)
+        affine_forward(as_rows(self.kernels, self.W[:, -1]), self._cut(self.x.patches), self._cut(self.flat_z))
         if self.norm is not None:
             self.norm.forward()  # H's z becomes γ·ẑ + β
         self.block.forward(self.x.images, self.z, self.y.images, self.activation)  # z becomes H, T, ...
@@ -415,14 +430,15 @@ class ConvolutionLayer:
 
     def _fill_dW(self) -> None:
         dz, (n, k, _, _) = self.dz_rows.reshape(self.flat_z.shape), self.kernels.shape
-        dWt = np.matmul(self.x.patches, dz.swapaxes(1, 2)).sum(axis=0)  # dWᵀ = x dzᵀ, which is faster than dW = dz xᵀ
+        dzt = self._cut(dz).swapaxes(2, 3).copy()
+        dWt = (self._cut(self.x.patches) @ dzt).sum(axis=(0, 1))  # dWᵀ = x dzᵀ, which is faster than dW = dz xᵀ
         dW = dWt.T.reshape(n, k, -1)  # in the form of as_rows
         self.dW[:, :-1], self.dW[:, -1] = dW[:, :, :-1].reshape(n, -1), dW[:, 0, -1]
 
     def _add_to_dx(self, dx: np.ndarray) -> None:
         n, k, _, C = self.kernels.shape
         W = self.kernels[:, ::-1].transpose(2, 3, 1, 0).reshape(k * C, k * n)  # upside down
-        np.matmul(W, self.dz_windows, out=self.through.reshape(len(self.through), k * C, -1))
+        np.matmul(W, self._cut(self.dz_windows), out=self._cut(self.through.reshape(len(self.through), k * C, -1)))
         for j, dcopy in enumerate(self.through.transpose(1, 2, 0, 3, 4)):
             of, to = shifted(j - self.x.padding, dcopy.shape[2], dx.shape[2])
             dx[:, :, to] += dcopy[:, :, of]

@@ -8,9 +8,9 @@ output pixel n has a column x_n: the k·k·C values of its k x k window in all C
 
     z = W x        dW = dz xᵀ        dx = Wᵀ dz
 
-are the same as in a dense layer. So are the blocks: H, T and y of eq. 3, pixel by pixel. Only two things are new. Maps
-are stored so that patches are a view of them: nothing is copied k·k times. And a pixel is part of many patches, whose
-gradients add up: that sum is a convolution again, of dz, by the kernel turned around.
+are the same as in a dense layer. So are the blocks: H, T and y of eq. 3, pixel by pixel. Only two things are new:
+im2col, and its adjoint, col2im, which adds to each pixel the gradients of all patches that it is part of. Maps are
+stored so that patches are a view of them, and nothing is copied k·k times.
 
 C, H, W of a shape are channels (inside the net: maps), height and width; elsewhere H, T, C are branches of a block, and
 W weights. Outside, a batch of images is (B, C, H, W). Inside, maps are (C, H, W, B), the batch last, as in a dense
@@ -228,104 +228,94 @@ def as_rows(kernels: np.ndarray, b: np.ndarray) -> np.ndarray:
     return W.reshape(n, -1)
 
 
-# --------------------------------------------------------------- pools, dropout, batch normalisation
-# Forward above backward. Maps x are (C, H, W, B), pooled maps y (C, h, w, B).
+# -------------------------------------------------------------------------------------------- layers
 
 
-def deal(x, stride):
-    """Return the columns of x dealt out to `stride` copies, so that those of neighbouring windows lie side by side."""
-    return [x[:, :, s::stride].copy(order="K") for s in range(stride)]
+class Layer:
+    """A layer from maps x (C, H, W, B) to maps y (D, h, w, B).
+
+    `forward` fills y.images; `backward` fills x.gradient, given y.gradient, and the gradients of weights.
+    """
+
+    def __init__(self, stage: Any, x: Maps, y: Maps):
+        self.stage, self.x, self.y = stage, x, y
 
 
-def at_place(i, j, dealt, y, stride):
-    """Return pixel (i, j) of each window, a view of what was dealt, and the slice of y whose windows have that pixel."""
-    pixels = dealt[j % stride][:, i::stride, j // stride :][:, : y.shape[1], : y.shape[2]]
-    return pixels, (slice(None), slice(pixels.shape[1]), slice(pixels.shape[2]))
+class MaxPoolLayer(Layer):
+    """The maximum of each window. The gradient goes to the first pixel that has it; `places` are theirs in a window."""
+
+    def forward(self) -> None:
+        y = self.y.images
+        dealt = self._deal(self.x.images)
+        y[...], self.places = -np.inf, np.zeros_like(y, np.min_scalar_type(self.stage.size**2))
+        for place, pixels, reached in self._pixels(dealt):
+            larger = (pixels > y[reached]) * self.places.dtype.type(place)
+            np.maximum(self.places[reached], larger, out=self.places[reached])
+            np.maximum(y[reached], pixels, out=y[reached])
+
+    def backward(self) -> None:
+        dx, dy = self.x.gradient, self.y.gradient
+        ddealt = self._deal(np.zeros_like(dx))
+        for place, dpixels, reached in self._pixels(ddealt):
+            dpixels += dy[reached] * (self.places[reached] == place)
+        for s, dcolumns in enumerate(ddealt):
+            dx[:, :, s :: self.stage.stride] = dcolumns
+
+    def _deal(self, x: np.ndarray) -> list[np.ndarray]:
+        """Return the columns of x dealt out to copies, so that those of neighbouring windows lie side by side."""
+        return [x[:, :, s :: self.stage.stride].copy(order="K") for s in range(self.stage.stride)]
+
+    def _pixels(self, dealt: list[np.ndarray]) -> Iterator[tuple[int, np.ndarray, tuple]]:
+        """Yield each place in a window, the pixels there of all windows that have it, a view, and these windows."""
+        (size, stride), (_, h, w, _) = self.stage, self.y.images.shape
+        for place, (i, j) in enumerate(np.ndindex(size, size)):
+            pixels = dealt[j % stride][:, i::stride, j // stride :][:, :h, :w]
+            yield place, pixels, (slice(None), slice(pixels.shape[1]), slice(pixels.shape[2]))
 
 
-def max_pool_forward(x, y, places, size, stride):
-    dealt = deal(x, stride)
-    y[...], places[...] = -np.inf, 0
-    for place, (i, j) in enumerate(np.ndindex(size, size)):
-        pixels, reached = at_place(i, j, dealt, y, stride)
-        later = (pixels > y[reached]) * places.dtype.type(place)
-        np.maximum(places[reached], later, out=places[reached])  # the place of the first maximum
-        np.maximum(y[reached], pixels, out=y[reached])
+class AveragePoolLayer(Layer):
+    """The mean of each window."""
+
+    def forward(self) -> None:
+        self.y.images[...] = means_of_windows(self.x.images, self.stage.size)
+
+    def backward(self) -> None:
+        dx, size = self.x.gradient, self.stage.size
+        _, H, W, _ = dx.shape
+        share = self.y.gradient / window_sizes(H, W, size)
+        dx[...] = share.repeat(size, axis=1)[:, :H].repeat(size, axis=2)[:, :, :W]
 
 
-def max_pool_backward(dy, places, dx, size, stride):
-    dealt = deal(np.zeros_like(dx), stride)
-    for place, (i, j) in enumerate(np.ndindex(size, size)):
-        dpixels, reached = at_place(i, j, dealt, dy, stride)
-        dpixels += dy[reached] * (places[reached] == place)
-    for s, columns in enumerate(dealt):
-        dx[:, :, s::stride] = columns
-
-
-def average_pool_forward(x, y, size):
+def means_of_windows(x: np.ndarray, size: int) -> np.ndarray:
+    """Return the means (C, h, w, B) of windows of maps (C, H, W, B), side by side; some may be cut at an edge."""
     _, H, W, _ = x.shape
     sums = np.add.reduceat(np.add.reduceat(x, range(0, W, size), axis=2), range(0, H, size), axis=1)
-    np.divide(sums, window_sizes(H, W, size), out=y)
-
-
-def average_pool_backward(dy, dx, size):
-    _, H, W, _ = dx.shape
-    share = dy / window_sizes(H, W, size)
-    dx[...] = share.repeat(size, axis=1)[:, :H].repeat(size, axis=2)[:, :, :W]
+    return sums / window_sizes(H, W, size)
 
 
 def window_sizes(H: int, W: int, size: int) -> np.ndarray:
     """Return the number of pixels in each window, (h, w, 1): fewer where it is cut at an edge."""
-    return np.outer(*(np.diff([*range(0, length, size), length]) for length in (H, W)))[..., None]
+    return np.outer(*(np.diff([*range(0, length, size), length]) for length in (H, W)))[..., None].astype(np.float32)
 
 
-def dropout_forward(x, mask, y, rate, rng):
-    mask[...] = rng.random(mask.shape, np.float32) >= rate
-    mask *= 1 / (1 - rate)  # keeps the mean, so that evaluation needs no factor
-    np.multiply(x, mask, out=y)
+class DropoutLayer(Layer):
+    """Values kept or set to zero at random, by `rng`, which each pass sets. Evaluation has no such layer."""
+
+    rng: np.random.Generator
+
+    def forward(self) -> None:
+        kept = self.rng.random(self.x.images.shape, np.float32) >= self.stage.rate
+        self.mask = kept * np.float32(1 / (1 - self.stage.rate))  # keeps the mean, so that evaluation needs no factor
+        np.multiply(self.x.images, self.mask, out=self.y.images)
+
+    def backward(self) -> None:
+        np.multiply(self.y.gradient, self.mask, out=self.x.gradient)
 
 
-def dropout_backward(dy, mask, dx):
-    np.multiply(dy, mask, out=dx)
-
+LAYERS = {MaxPool: MaxPoolLayer, AveragePool: AveragePoolLayer, Dropout: DropoutLayer}  # without weights
 
 EPSILON = 1e-5  # added to a variance
 BATCH_NORM_MOMENTUM = 0.1  # weight of the latest batch in the running statistics
-
-
-def batch_norm_forward(z, gamma, beta, mean, variance, z_hat):
-    np.subtract(z, per_map(mean), out=z_hat)
-    z_hat /= np.sqrt(per_map(variance) + EPSILON)  # ẑ = (z − mean) / √(variance + ε)
-    np.multiply(z_hat, per_map(gamma), out=z)
-    z += per_map(beta)  # z becomes γ·ẑ + β
-
-
-def batch_norm_backward(dz, gamma, variance, z_hat, dgamma, dbeta):
-    n = dz[0].size
-    dbeta[...] = dz.sum(axis=(1, 2, 3))
-    dgamma[...] = (dz * z_hat).sum(axis=(1, 2, 3))
-    # Through mean and variance, factored: dz becomes γ / √(variance + ε) · (dz − mean dz − ẑ · mean(dz·ẑ))
-    dz -= per_map(dbeta / n)
-    dz -= z_hat * per_map(dgamma / n)
-    dz *= per_map(gamma) / np.sqrt(per_map(variance) + EPSILON)
-
-
-def per_map(values: np.ndarray) -> np.ndarray:
-    """Return values (C,) in a form that fits maps (C, H, W, B)."""
-    return values[:, None, None, None]
-
-
-# -------------------------------------------------------------------------------------------- layers
-# A layer reads maps x and fills maps y; its backward reads y.gradient and fills x.gradient.
-
-SMALL_PRODUCT = 10**6  # most multiply-adds of a product that OpenBLAS (AVX-512) computes without packing, and faster
-FEWEST_COLUMNS = 64  # of a product: with fewer, its size does not pay
-
-
-def columns_per_product(weights: int, columns: int) -> int:
-    """Return how many columns one product takes: as many as a small one can, equally many in each."""
-    most = min(SMALL_PRODUCT // weights, columns)
-    return next((m for m in range(most, FEWEST_COLUMNS - 1, -1) if columns % m == 0), columns)
 
 
 class BatchNorm:
@@ -341,12 +331,14 @@ class BatchNorm:
 
     def __init__(self, params: np.ndarray, gradients: np.ndarray | None, running: Sequence[np.ndarray], z: np.ndarray):
         self.params, self.gradients, self.running, self.z = params, gradients, running, z
-        self.z_hat = np.empty(z.shape, z.dtype)
 
     def forward(self) -> None:
         """Replace z by γ·ẑ + β, where ẑ has mean 0 and variance 1."""
         mean, self.variance = self.running if self.gradients is None else self._batch_statistics()
-        batch_norm_forward(self.z, *self.params, mean, self.variance, self.z_hat)
+        z, (gamma, beta) = self.z, map(per_map, self.params)
+        self.z_hat = (z - per_map(mean)) / np.sqrt(per_map(self.variance) + EPSILON)  # ẑ = (z − mean) / √(variance + ε)
+        np.multiply(self.z_hat, gamma, out=z)
+        z += beta
 
     def _batch_statistics(self) -> tuple[np.ndarray, np.ndarray]:
         n, mean = self.z[0].size, self.z.mean(axis=(1, 2, 3))
@@ -358,39 +350,78 @@ class BatchNorm:
 
     def backward(self, dz: np.ndarray) -> None:
         """Replace dz (D, H, W, B), the gradient with respect to γ·ẑ + β, by the gradient with respect to z."""
-        batch_norm_backward(dz, self.params[0], self.variance, self.z_hat, *self.gradients)
+        (gamma, _), (dgamma, dbeta), n = self.params, self.gradients, dz[0].size
+        dbeta[...] = dz.sum(axis=(1, 2, 3))
+        dgamma[...] = (dz * self.z_hat).sum(axis=(1, 2, 3))
+        # Through mean and variance, factored: dz becomes γ / √(variance + ε) · (dz − mean dz − ẑ · mean(dz·ẑ))
+        dz -= per_map(dbeta / n)
+        dz -= self.z_hat * per_map(dgamma / n)
+        dz *= per_map(gamma / np.sqrt(self.variance + EPSILON))
 
 
-class ConvolutionLayer:
+def per_map(values: np.ndarray) -> np.ndarray:
+    """Return values (C,) in a form that fits maps (C, H, W, B)."""
+    return values[:, None, None, None]
+
+
+SMALL_PRODUCT = 10**6  # most multiply-adds of a product that OpenBLAS (AVX-512) computes without packing, and faster
+FEWEST_COLUMNS = 64  # of a product: with fewer, its size does not pay
+
+
+def columns_per_product(weights: int, columns: int) -> int:
+    """Return how many columns one product takes: as many as a small one can, equally many in each."""
+    most = min(SMALL_PRODUCT // weights, columns)
+    return next((m for m in range(most, FEWEST_COLUMNS - 1, -1) if columns % m == 0), columns)
+
+
+class SharedMemory:
+    """Memory that all layers of a slice use in turn: if each had its own, they would fill the processor's cache."""
+
+    def __init__(self, dtype: type):
+        self.dtype, self.arrays = dtype, {}
+
+    def __call__(self, name: str, *shape: int) -> np.ndarray:
+        """Return an array of this shape; its values are what the last user of the name has left."""
+        size = math.prod(shape)
+        if name not in self.arrays or self.arrays[name].size < size:
+            self.arrays[name] = np.empty(size, self.dtype)
+        return self.arrays[name][:size].reshape(shape)
+
+
+class ConvolutionLayer(Layer):
     """A block whose affine maps are convolutions: z = W x of all patches x, then the pair of functions from BLOCKS.
 
     Where y has another shape than x, the block must be plain.
 
-    z      (G, D, h, w, B), the affine map of each branch, which becomes H, T, ...
+    kernels      (G·D, k, k, C), a view of W
+    z            (G, D, h, w, B), the affine map of each branch, which becomes H, T, ...
+    flat_z       (h, G·D, w·B), the same memory
+    norm         batch normalisation between H's affine map and its activation, or None
     """
 
     def __init__(
         self,
-        block: Block,
-        activation: Activation,
         stage: Convolution | Blocks,
-        weights: tuple[np.ndarray, np.ndarray | None],
         x: Maps,
         y: Maps,
-        memory: Callable[..., np.ndarray],
+        block: Block,
+        activation: Activation,
+        weights: tuple[np.ndarray, np.ndarray | None],
+        memory: SharedMemory,
     ):
-        """`weights`: W (G·D, k·k·C + 1) and memory for dW, None in evaluation; `memory` as BatchSlice's."""
-        (self.W, self.dW), self.block, self.activation = weights, block, activation
-        self.x, self.y, self.memory, self.norm = x, y, memory, None
-        (C, H, _, _), (_, h, w, B), (n, k) = x.images.shape, y.images.shape, (len(self.W), stage.kernel)
+        """`weights`: W (G·D, k·k·C + 1) and memory for dW, None in evaluation."""
+        super().__init__(stage, x, y)
+        (self.W, self.dW), self.block, self.activation, self.norm = weights, block, activation, None
+        (C, H, _, _), (D, h, w, B), n, k = x.images.shape, y.images.shape, len(self.W), stage.kernel
         self.kernels = self.W[:, :-1].reshape(n, k, k, C)
-        self.flat_z = np.empty((h, n, w * B), x.rows.dtype)
+        self.flat_z = np.empty((h, n, w * B), self.W.dtype)
         self.z = self._by_branch(self.flat_z.reshape(h, n, w, B))
         self.product_columns = columns_per_product(self.W.size, w * B)
-        if self.dW is not None:
-            rows, above = memory(("dz", stage), H + k - 1, n, w, B), k - 1 - stage.padding
+        if self.dW is not None:  # a row is (G·D, w, B)
+            rows, above = memory("dz", H + k - 1, n, w, B), k - 1 - stage.padding
             self.dz_windows, self.dz_rows = row_windows(rows, k, w * B), rows[above : above + h]
-            self.through = memory("through", H, k, C, w, B)
+            self.around_dz = rows[:above], rows[above + h :]
+            self.through, self.scratch = memory("through", H, k, C, w, B), memory("through", h, D, w, B).swapaxes(0, 1)
 
     def _by_branch(self, rows: np.ndarray) -> np.ndarray:
         """Return rows (h, G·D, w, B) of the maps of all branches as (G, D, h, w, B), a view."""
@@ -400,17 +431,12 @@ class ConvolutionLayer:
         """Return matrices (h, rows, w·B) as (h, w·B / m, rows, m), a view, for products of m columns."""
         return columns.reshape(*columns.shape[:2], -1, self.product_columns).swapaxes(1, 2)
 
-    def normalise(self, params: np.ndarray, gradients: np.ndarray | None, running: Sequence[np.ndarray]) -> None:
-        """Put batch normalisation between H's affine map and its activation; arguments as in BatchNorm."""
-        self.norm = BatchNorm(params, gradients, running, self.z[0])
-
     @property
     def T(self) -> np.ndarray:
         """The transform gates (D, h, w, B) of a block that has them."""
         return self.z[self.block.branches.index("T")]
 
     def forward(self) -> None:
-        """Fill y."""
         self.x.shift()
         affine_forward(as_rows(self.kernels, self.W[:, -1]), self._cut(self.x.patches), self._cut(self.flat_z))
         if self.norm is not None:
@@ -418,10 +444,8 @@ class ConvolutionLayer:
         self.block.forward(self.x.images, self.z, self.y.images, self.activation)  # z becomes H, T, ...
 
     def backward(self, *, dx_wanted: bool = True) -> None:
-        """Fill dW and, if it is wanted, x.gradient."""
-        x, dx, dy, dz = self.x.images, self.x.gradient, self.y.gradient, self._by_branch(self.dz_rows)
-        scratch = self.memory("scratch", *dy.swapaxes(0, 1).shape).swapaxes(0, 1)
-        self.block.backward(dy, x, self.z, dz, dx, self.activation, scratch)
+        dx, dz = self.x.gradient, self._by_branch(self.dz_rows)
+        self.block.backward(self.y.gradient, self.x.images, self.z, dz, dx, self.activation, self.scratch)
         if self.norm is not None:
             self.norm.backward(dz[0])  # dz of γ·ẑ + β becomes dz of z, in H
         self._fill_dW()
@@ -436,59 +460,23 @@ class ConvolutionLayer:
         self.dW[:, :-1], self.dW[:, -1] = dW[:, :, :-1].reshape(n, -1), dW[:, 0, -1]
 
     def _add_to_dx(self, dx: np.ndarray) -> None:
+        """Add Wᵀ dz: over the rows of a window by one product, as in `Maps.patches`, over its columns by k additions.
+
+        As plain loops, col2im is
+
+            for r, s, i, j, c in np.ndindex(h, w, k, k, C):
+                row, column = r + i - padding, s + j - padding
+                if 0 <= row < H and 0 <= column < W:
+                    dx[c, row, column] += kernels[:, i, j, c] @ dz[:, r, s]
+        """
         n, k, _, C = self.kernels.shape
         W = self.kernels[:, ::-1].transpose(2, 3, 1, 0).reshape(k * C, k * n)  # upside down
+        for rows in self.around_dz:
+            rows[...] = 0
         np.matmul(W, self._cut(self.dz_windows), out=self._cut(self.through.reshape(len(self.through), k * C, -1)))
         for j, dcopy in enumerate(self.through.transpose(1, 2, 0, 3, 4)):
             of, to = shifted(j - self.x.padding, dcopy.shape[2], dx.shape[2])
             dx[:, :, to] += dcopy[:, :, of]
-
-
-class MaxPoolLayer:
-    """The maximum of each window; `places` says where in its window it is."""
-
-    def __init__(self, stage: MaxPool, x: Maps, y: Maps):
-        self.stage, self.x, self.y = stage, x, y
-        self.places = np.zeros_like(y.images, np.min_scalar_type(stage.size**2))
-
-    def forward(self) -> None:
-        """Fill y."""
-        max_pool_forward(self.x.images, self.y.images, self.places, *self.stage)
-
-    def backward(self) -> None:
-        """Fill x.gradient."""
-        max_pool_backward(self.y.gradient, self.places, self.x.gradient, *self.stage)
-
-
-class AveragePoolLayer:
-    """The mean of each window."""
-
-    def __init__(self, stage: AveragePool, x: Maps, y: Maps):
-        self.stage, self.x, self.y = stage, x, y
-
-    def forward(self) -> None:
-        """Fill y."""
-        average_pool_forward(self.x.images, self.y.images, self.stage.size)
-
-    def backward(self) -> None:
-        """Fill x.gradient."""
-        average_pool_backward(self.y.gradient, self.x.gradient, self.stage.size)
-
-
-class DropoutLayer:
-    """Values kept or set to zero at random; a workspace for evaluation has no such layer."""
-
-    def __init__(self, stage: Dropout, x: Maps, y: Maps, rng: np.random.Generator):
-        self.stage, self.x, self.y, self.rng = stage, x, y, rng
-        self.mask = np.empty(x.images.shape, np.float32)
-
-    def forward(self) -> None:
-        """Fill y."""
-        dropout_forward(self.x.images, self.mask, self.y.images, self.stage.rate, self.rng)
-
-    def backward(self) -> None:
-        """Fill x.gradient."""
-        dropout_backward(self.y.gradient, self.mask, self.x.gradient)
 
 
 class OutputLayer:
@@ -684,9 +672,10 @@ class ConvNet(Net):
         dx = cache.backward(dlogits, dx_wanted=return_dx)
         return (cache.gradients, dx) if return_dx else cache.gradients
 
-    def predict(self, x: np.ndarray, rows: int = 100) -> np.ndarray:
-        """Return the logits (n, K) of images x (n, C, H, W), `rows` at a time. Raises InputError for another x."""
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """Return the logits (n, K) of images x (n, C, H, W). Raises InputError for another x."""
         logits, workspace = np.empty((len(x), self.config["d_out"]), self.dtype), None
+        rows = SLICE * free_cpus()
         for start in range(0, len(x), rows):
             batch = x[start : start + rows]
             if workspace is None or len(batch) < rows:
@@ -820,41 +809,38 @@ class BatchSlice:
 
     def __init__(self, net: ConvNet, n_images: int, rng: np.random.Generator | None):
         self.gradients = None if rng is None else net.new_parameters()
-        placed = [of for of in net.layers if not isinstance(of.stage, Dropout) or (rng is not None and of.stage.rate > 0)]
+        unused = Dropout if rng is None else ()
+        placed = [of for of in net.layers if not isinstance(of.stage, unused) and of.stage != Dropout(0)]
         maps = [Maps(of.x_shape, n_images, net.dtype, *of.window) for of in placed]
         maps.append(Maps(placed[-1].y_shape, n_images, net.dtype))
-        memory = functools.cache(lambda name, *shape: np.zeros(shape, net.dtype))  # that layers use in turn
-        for i, each in enumerate(maps if rng is not None else []):  # a backward pass needs two gradients at a time
-            each.gradient = memory(f"gradient {i % 2}", *each.images.swapaxes(0, 1).shape).swapaxes(0, 1)
+        memory = SharedMemory(net.dtype)
+        for i, (of, (C, H, *sizes)) in enumerate((of, of.images.shape) for of in maps if rng is not None):
+            of.gradient = memory(f"gradient {i % 2}", H, C, *sizes).swapaxes(0, 1)  # a layer needs two at a time
         self.layers, convolutions = [], []
         for (stage, *_), x, y in zip(placed, maps, maps[1:], strict=False):
-            match stage:
-                case Convolution() | Blocks():
-                    layer = self._convolution(net, stage, len(convolutions) + 1, x, y, memory)
-                    convolutions.append(layer)
-                case MaxPool():
-                    layer = MaxPoolLayer(stage, x, y)
-                case AveragePool():
-                    layer = AveragePoolLayer(stage, x, y)
-                case Dropout():
-                    layer = DropoutLayer(stage, x, y, rng)
-            self.layers.append(layer)
+            if isinstance(stage, Convolution | Blocks):
+                convolutions.append(self._convolution(net, stage, len(convolutions) + 1, x, y, memory))
+                self.layers.append(convolutions[-1])
+            else:
+                self.layers.append(LAYERS[type(stage)](stage, x, y))
         self.input = maps[0]
         self.dropouts = [layer for layer in self.layers if isinstance(layer, DropoutLayer)]
         self.first = self.layers.index(convolutions[0])
         self.T = [layer.T for layer in convolutions if "T" in layer.block.branches]
-        self.output = OutputLayer(net.params.output, None if self.gradients is None else self.gradients.output, maps[-1])
+        doutput = None if self.gradients is None else self.gradients.output
+        self.output = OutputLayer(net.params.output, doutput, maps[-1])
 
     def _convolution(
-        self, net: ConvNet, stage: Convolution | Blocks, l: int, x: Maps, y: Maps, memory: Callable[..., np.ndarray]
+        self, net: ConvNet, stage: Convolution | Blocks, l: int, x: Maps, y: Maps, memory: SharedMemory
     ) -> ConvolutionLayer:
         block = net.block if isinstance(stage, Blocks) else BLOCKS["plain"]
         params, gradients = net.params, self.gradients
         dW = None if gradients is None else gradients.convolutions[l - 1]
-        layer = ConvolutionLayer(block, net.activation, stage, (params.convolutions[l - 1], dW), x, y, memory)
+        layer = ConvolutionLayer(stage, x, y, block, net.activation, (params.convolutions[l - 1], dW), memory)
         if l in net.normalised:
             dnorm = None if gradients is None else gradients.norms[l]
-            layer.normalise(params.norms[l], dnorm, (net.buffers[f"{l}.mean"], net.buffers[f"{l}.variance"]))
+            running = net.buffers[f"{l}.mean"], net.buffers[f"{l}.variance"]
+            layer.norm = BatchNorm(params.norms[l], dnorm, running, layer.z[0])
         return layer
 
     def forward(self, x: np.ndarray) -> np.ndarray:

@@ -6,10 +6,12 @@ A step is forward, loss, backward and update in float32: on a batch of 100 image
 decay. There is no dropout: no two libraries draw alike. Every contender first proves that it computes what ours
 computes. They then take turns, as in training_step.py, three times: one run on all CPUs, which is what a user waits
 for; one thread each; and all CPUs again, where ours has a process for each, as runs of several seeds have.
+Last, a process of its own trains each net a little, and tells how much memory that took.
 """
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -17,13 +19,17 @@ from joblib import cpu_count
 
 from conv_recipes import NETS, configure
 from highway_lab.datasets import CLASSES
-from highway_lab.fields import Count, NonEmpty
+from highway_lab.fields import Count, NonEmpty, NotNegative
+from highway_lab.training import Training
+from highway_networks import Dataset, evaluate, rounded
 
 from .contenders import CONV_CONTENDERS, Problem
 from .measures import Benchmark
 from .training_step import Row, TimedLog, best, measure
+from .worker import Team
 
 SHAPES = {"mnist": (1, 28, 28), "cifar-10": (3, 32, 32), "digits": (1, 8, 8)}  # of a data set's images
+IMAGES = {"mnist": (60_000, 10_000), "cifar-10": (50_000, 10_000)}  # for training, and for the test
 TIMED = ("mnist-16", "mnist-32", "highway-a")
 ROUNDS = 6
 
@@ -61,34 +67,52 @@ class ConvStepLog(TimedLog):
     one_run      each contender in one process, with as many threads as there are CPUs
     one_thread   each in one process of one thread
     many_runs    our step by `processes` of one thread side by side: its milliseconds count the steps of all of them
-    targets, peaks    limits, and the memory of training, in logs that have them
+    peak_mib     the memory that training takes at most, data included, by net
     """
 
     processes: Count
-    targets: dict[str, float | dict[str, float]]
     one_run: NonEmpty[Row[ConvCase]]
     one_thread: NonEmpty[Row[ConvCase]]
     many_runs: NonEmpty[Row[ConvCase]]
-    peaks: list[dict[str, float | dict[str, str | int]]]
+    peak_mib: dict[str, NotNegative]
 
 
 def measure_step(arguments: argparse.Namespace) -> ConvStepLog:
     """Time the training step of convolutional nets beside PyTorch."""
     measured = {name: [] for name in ("one_run", "one_thread", "many_runs")}
-    log, names = ConvStepLog.begin(CONV_CONTENDERS, arguments, processes=cpu_count(), targets={}, peaks=[], **measured)
+    log, names = ConvStepLog.begin(CONV_CONTENDERS, arguments, processes=cpu_count(), peak_mib={}, **measured)
     ours, (all_cpus, alone) = names[0], ([(name, threads) for name in names] for threads in (log.processes, 1))
     side_by_side = [(ours, 1, log.processes), *all_cpus[1:]]
     for case in map(ConvCase, TIMED):
         log.one_run += measure(f"{case}, one run on all CPUs", case, all_cpus, log.rounds)
         log.one_thread += measure(f"{case}, one thread each", case, alone, log.rounds)
         log.many_runs += measure(f"{case}, ours in {log.processes} processes", case, side_by_side, log.rounds)
+        with Team(ours, log.processes) as team:
+            (log.peak_mib[case.net],) = team.ask(peak_of_training, case)
+        print(f"\n{case}: training takes {log.peak_mib[case.net]:.0f} MiB", flush=True)
     return log
+
+
+def peak_of_training(case: ConvCase) -> float:
+    """Return the MiB that this process takes at most, when it has trained a net on two batches as its recipe says.
+
+    The images are made up, as many as the recipe has.
+    """
+    n_train, n_test, rng = *IMAGES[NETS[case.net].dataset], np.random.default_rng(0)
+    images = [rng.integers(0, 256, (n, *case.shape), np.uint8) for n in (n_train, n_test)]
+    data = Dataset(images[0], np.arange(n_train) % CLASSES, images[1], np.arange(n_test) % CLASSES, CLASSES)
+    training = Training(configure(case.net, batch_size=case.batch), data)
+    training.config = replace(training.config, n_train=2 * case.batch)
+    next(training.epochs(scored=False))
+    evaluate(training.net, data.test_x[: case.batch], data.test_y[: case.batch], training.loss)
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return rounded(int(status["VmHWM"].split()[0]) / 1024, 4)  # getrusage may tell what its parent had
 
 
 def numbers(log: ConvStepLog) -> dict:
     """Return what the page quotes: the rows by measurement, net and contender, and MiB of memory."""
     step = {name: best(getattr(log, name)) for name in ("one_run", "one_thread", "many_runs")}
-    return {"step": step, "mib": [peak["mib"] for peak in log.peaks], "rounds": log.rounds}
+    return {"step": step, "mib": log.peak_mib, "rounds": log.rounds}
 
 
 BENCHMARK = Benchmark("conv_step", ConvStepLog, measure_step, numbers, rounds=ROUNDS, contenders=CONV_CONTENDERS)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, Maps, MaxPool
+from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, MaxPool
 from highway_lab.jobs import sealed, unsealed
 from highway_lab.logs import SCHEMA, DatasetInfo, Environment, RunLog, RunRecord
 from highway_lab.nets import load_net
@@ -113,12 +113,6 @@ def small_images(n: int = 3) -> tuple[np.ndarray, np.ndarray]:
     """x (n, 2, 9, 6) in [-1, 1] and y (n,)."""
     x, y = small_batch(n, math.prod(SMALL_SHAPE))
     return x.reshape(n, *SMALL_SHAPE), y
-
-
-def assert_zeros_around(*all_maps: Maps) -> None:
-    """There is nothing but zeros above and below the images."""
-    for x in all_maps:
-        assert np.count_nonzero(x.padded) == np.count_nonzero(x.images)
 
 
 def complex_step(f: Callable[[], complex], tensor: np.ndarray, step: float = 1e-30) -> np.ndarray:

@@ -5,28 +5,24 @@ from itertools import product
 
 import numpy as np
 import pytest
-from helpers import CONV_BLOCKS, assert_zeros_around, check_gradients, complex_step
+from helpers import CONV_BLOCKS, check_gradients, complex_step
 
 import conv_highway_networks as conv
 from conv_highway_networks import (
     AveragePool,
-    AveragePoolLayer,
     BatchNorm,
     Blocks,
     Convolution,
     ConvolutionLayer,
     Dropout,
-    DropoutLayer,
+    Layer,
     Maps,
     MaxPool,
-    MaxPoolLayer,
     OutputLayer,
     SharedMemory,
     window_count,
 )
 from highway_networks import ACTIVATIONS, BLOCKS
-
-Layer = ConvolutionLayer | MaxPoolLayer | AveragePoolLayer | DropoutLayer
 
 SIZES = [(5, 4, 1), (4, 6, 3), (1, 6, 3), (5, 1, 2), (1, 1, 4)]  # rows, columns, images
 
@@ -36,38 +32,37 @@ def random_images(C: int, size: tuple[int, int, int]) -> np.ndarray:
     return np.random.default_rng(0).uniform(-1, 1, (C, *size))
 
 
-def maps(images: np.ndarray, dtype: type = np.float64) -> Maps:
-    """Return maps that hold these images (C, H, W, B), for kernels of at most 5."""
+def maps_of(images: np.ndarray, dtype: type = np.float64, stage: conv.Stage | None = None) -> Maps:
+    """Return maps that hold these images (C, H, W, B), for a layer of this stage, with memory for their gradient."""
     *shape, B = images.shape
-    x = Maps(shape, B, 4, dtype)
-    x.images[...] = images
+    placed = conv.PlacedLayer(stage, shape, stage and stage.output(shape), "H" * hasattr(stage, "kernel"))
+    x = Maps(shape, B, dtype, *placed.window)
+    x.images[...], x.gradient = images, np.full(images.shape, np.nan, dtype)
     return x
 
 
-def layer_of(stage, x: Maps, block: str = "plain", activation: str = "tanh", norm: bool = False) -> Layer:
-    """Return the layer of a stage around x, with the same weights or random numbers each time."""
-    (*x_shape, B), dtype = x.images.shape, x.padded.dtype
-    y = Maps(stage.output(x_shape), B, 4, dtype)
-    match stage:
-        case MaxPool():
-            return MaxPoolLayer(stage, x, y)
-        case AveragePool():
-            return AveragePoolLayer(stage, x, y)
-        case Dropout():
-            return DropoutLayer(stage, x, y, np.random.default_rng(0))
-    shape = len(BLOCKS[block].branches) * len(y.images), stage.kernel**2 * len(x.images) + 1
-    W = np.random.default_rng(2).uniform(-1, 1, shape).astype(dtype)
-    weights, memory = (W, np.full_like(W, np.nan)), SharedMemory(dtype)
-    layer = ConvolutionLayer(BLOCKS[block].for_depth(3), ACTIVATIONS[activation], stage, weights, x, y, memory)
+def layer_of(stage, images: np.ndarray, dtype: type = float, block="plain", activation="tanh", norm=False) -> Layer:
+    """Return the layer of a stage over images (C, H, W, B), with the same weights or random numbers each time."""
+    *shape, B = images.shape
+    x, y = maps_of(images, dtype, stage), maps_of(np.zeros((*stage.output(shape), B)), dtype)
+    if not isinstance(stage, Convolution | Blocks):
+        layer = conv.LAYERS[type(stage)](stage, x, y)
+        layer.rng = np.random.default_rng(0)
+        return layer
+    of = BLOCKS[block].for_depth(3)
+    W = np.random.default_rng(2).uniform(-1, 1, (of.rows(len(y.images)), stage.kernel**2 * shape[0] + 1)).astype(dtype)
+    layer = ConvolutionLayer(
+        stage, x, y, of, ACTIVATIONS[activation], (W, np.full_like(W, np.nan)), SharedMemory(dtype)
+    )
     if norm:
-        layer.normalise(*normalisation(len(y.images), dtype))
+        layer.norm = BatchNorm(*normalisation(len(y.images), dtype), layer.z[0])
     return layer
 
 
 def run(layer: Layer, dy: np.ndarray) -> None:
     """Run a layer forward and backward."""
     layer.forward()
-    layer.y.gradient.images[...] = dy
+    layer.y.gradient[...] = dy
     layer.backward()
 
 
@@ -93,9 +88,9 @@ LAYERS = [
 
 @pytest.mark.parametrize(("stage", "size", "case"), LAYERS, ids=str)
 def test_a_layers_gradients_are_its_derivatives(stage, size, case):
-    """Whatever passes came before; what lies above and below the images stays zero."""
+    """Whatever passes came before."""
     images = random_images(2, size)
-    layer, moved = (layer_of(stage, maps(images, dtype), *case) for dtype in (np.float64, np.complex128))
+    layer, moved = (layer_of(stage, images, dtype, *case) for dtype in (np.float64, np.complex128))
 
     def rewind(layer):
         if isinstance(stage, Dropout):
@@ -107,42 +102,37 @@ def test_a_layers_gradients_are_its_derivatives(stage, size, case):
     layer.x.images[...] = images
     rewind(layer)
     run(layer, dy)
-    assert_zeros_around(layer.x, layer.y, layer.x.gradient, layer.y.gradient)
 
     def loss():
         rewind(moved)
         moved.forward()
         return (dy * moved.y.images).sum()
 
-    found, tensors = {"x": layer.x.gradient.images}, {"x": moved.x.images}
+    found, tensors = {"x": layer.x.gradient}, {"x": moved.x.images}
     if isinstance(layer, ConvolutionLayer):
         found["W"], tensors["W"] = layer.dW, moved.W
     check_gradients(found, {name: complex_step(loss, tensor) for name, tensor in tensors.items()}, 1e-10)
 
 
-@pytest.mark.parametrize("at_a_time", [1, 2, 3])
-@pytest.mark.parametrize(
-    ("stage", "case"),
-    [
-        *((Blocks(1), ("highway", "tanh", norm)) for norm in (False, True)),
-        *((Convolution(3, 3, 0), ("plain", "tanh", norm)) for norm in (False, True)),
-    ],
-    ids=str,
-)
-def test_results_do_not_depend_on_how_many_columns_are_taken_at_a_time(monkeypatch, stage, case, at_a_time):
-    """Of 5 output rows, 3 at a time leave a chunk of two, and 2 a chunk of one; products of fewer columns agree."""
-    images = random_images(2, (7 if isinstance(stage, Convolution) else 5, 4, 3))
-    whole = layer_of(stage, maps(images), *case)
-    monkeypatch.setattr(conv, "MAX_PATCH_ELEMENTS", at_a_time * whole.W.shape[1] * 4 * 3 + 1)
-    monkeypatch.setattr(conv, "columns_per_product", lambda weights, columns: columns // at_a_time)
-    cut = layer_of(stage, maps(images), *case)
-    assert (len(whole.chunks), len(cut.chunks)) == (1, math.ceil(5 / at_a_time))
+@pytest.mark.parametrize("m", [1, 4, 6])
+@pytest.mark.parametrize(("stage", "width"), [(Blocks(1), 4), (Convolution(3, 3, 0), 6)], ids=str)
+def test_results_do_not_depend_on_how_many_columns_a_product_takes(monkeypatch, stage, width, m):
+    images, case = random_images(2, (5, width, 3)), ("highway" if isinstance(stage, Blocks) else "plain", "tanh", True)
+    whole = layer_of(stage, images, np.float64, *case)
+    monkeypatch.setattr(conv, "columns_per_product", lambda weights, columns: m)
+    cut = layer_of(stage, images, np.float64, *case)
     dy = np.random.default_rng(1).standard_normal(whole.y.images.shape)
     for layer in (whole, cut):
         run(layer, dy)
-    both = [(layer.y.images, layer.x.gradient.images, layer.dW) for layer in (cut, whole)]
+    both = [(layer.y.images, layer.x.gradient, layer.dW) for layer in (cut, whole)]
     for found, expected in zip(*both, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize(("weights", "columns", "m"), [(4704, 600, 200), (4704, 25, 25), (18_624, 600, 600), (1, 7, 7)])
+def test_a_product_is_small_where_that_leaves_it_enough_columns(weights, columns, m):
+    """At most 10^6 multiply-adds and at least 64 columns, equally many in each product; else whole rows."""
+    assert conv.columns_per_product(weights, columns) == m
 
 
 # ----------------------------------------------------------------------------------------- convolutions
@@ -171,22 +161,20 @@ def naive_convolution(images: np.ndarray, W: np.ndarray, padding: int, kernel: i
 def test_a_convolution_equals_plain_loops(stage, size):
     """Also where the kernel is wider than the image."""
     images = random_images(2, size)
-    layer = layer_of(stage, maps(images))
+    layer = layer_of(stage, images)
     layer.forward()
     expected = np.tanh(naive_convolution(images, layer.W, stage.padding, stage.kernel))
     np.testing.assert_allclose(layer.y.images, expected, rtol=1e-12, atol=1e-14, strict=True)
-    assert_zeros_around(layer.y)
 
 
 def test_a_convolutional_highway_block_is_equation_3_pixel_by_pixel():
     images = random_images(2, (4, 5, 3))
-    layer = layer_of(Blocks(1), maps(images), "highway", "relu")
+    layer = layer_of(Blocks(1), images, np.float64, "highway", "relu")
     layer.forward()
     H, T = np.split(naive_convolution(images, layer.W, 1, 3), 2)
     H, T = np.maximum(H, 0), 1 / (1 + np.exp(-T))
     np.testing.assert_allclose(layer.T, T, rtol=1e-12)
     np.testing.assert_allclose(layer.y.images, H * T + images * (1 - T), rtol=1e-12, atol=1e-14)
-    assert_zeros_around(layer.y)
 
 
 # ------------------------------------------------------------------------------------------------ pools
@@ -220,13 +208,13 @@ def test_a_max_pool_equals_plain_loops_also_among_equal_numbers(stage, size, val
     """All numbers are below 0, so that a zero beyond the edge would be the largest; few values give many equal ones."""
     rng = np.random.default_rng(3)
     images = rng.integers(-values, 0, (2, *size)).astype(float)
-    layer = layer_of(stage, maps(images))
+    layer = layer_of(stage, images)
     assert layer.y.images.shape == (2, *(window_count(length, *stage) for length in size[:2]), 3)
     dy = rng.integers(-9, 9, layer.y.images.shape).astype(float)
     run(layer, dy)
     y, dx = naive_max_pool(images, dy, *stage)
     np.testing.assert_array_equal(layer.y.images, y)
-    np.testing.assert_array_equal(layer.x.gradient.images, dx)
+    np.testing.assert_array_equal(layer.x.gradient, dx)
 
 
 @pytest.mark.parametrize("pool", [1, 2, 3, 8])
@@ -234,7 +222,7 @@ def test_a_max_pool_equals_plain_loops_also_among_equal_numbers(stage, size, val
 def test_an_average_pool_is_the_mean_of_the_pixels_that_a_window_has(pool, size):
     """A window that is cut at the edge has fewer; one as large as the image has all of them."""
     images, (H, W, _) = random_images(2, size), size
-    layer = layer_of(AveragePool(pool), maps(images))
+    layer = layer_of(AveragePool(pool), images)
     layer.forward()
     assert layer.y.images.shape == (2, math.ceil(H / pool), math.ceil(W / pool), 3)
     for i, j in np.ndindex(layer.y.images.shape[1:3]):
@@ -248,7 +236,7 @@ def test_an_average_pool_is_the_mean_of_the_pixels_that_a_window_has(pool, size)
 @pytest.mark.parametrize("rate", [0.2, 0.8])
 def test_dropout_makes_that_share_zero_and_keeps_the_mean(rate):
     """Over 60,000 ones the mean has a standard error of at most 0.008."""
-    layer = layer_of(Dropout(rate), maps(np.ones((2, 100, 100, 3))))
+    layer = layer_of(Dropout(rate), np.ones((2, 100, 100, 3)))
     layer.forward()
     assert set(np.unique(layer.y.images)) == {0, np.float32(1 / (1 - rate))}
     assert (layer.y.images == 0).mean() == pytest.approx(rate, abs=0.01)
@@ -315,14 +303,13 @@ def test_the_output_is_a_dense_layer_of_all_pixels_and_has_its_gradients(size):
     B = images.shape[-1]
     W, dlogits = rng.standard_normal((3, images[..., 0].size + 1)), rng.standard_normal((B, 3))
     layer, moved = (
-        OutputLayer(W.astype(dtype), np.full(W.shape, np.nan), maps(images, dtype)) for dtype in (float, complex)
+        OutputLayer(W.astype(dtype), np.full(W.shape, np.nan), maps_of(images, dtype)) for dtype in (float, complex)
     )
     rows = images.reshape(-1, B).T
     np.testing.assert_allclose(layer.forward(), rows @ W[:, :-1].T + W[:, -1], rtol=1e-12, atol=1e-14)
     layer.backward(dlogits)
-    assert_zeros_around(layer.x.gradient)
     expected = {
         name: complex_step(lambda: (dlogits * moved.forward()).sum(), tensor)
         for name, tensor in (("W", moved.W), ("x", moved.x.images))
     }
-    check_gradients({"W": layer.dW, "x": layer.x.gradient.images}, expected, 1e-10)
+    check_gradients({"W": layer.dW, "x": layer.x.gradient}, expected, 1e-10)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from conv_highway_networks import ConvNet, average_pool_forward
+from conv_highway_networks import ConvNet, means_of_windows
 from conv_recipes import configure
 from highway_lab.fields import Count, Pixel, Share, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, empty_figure, label_ends, set_title
@@ -79,9 +79,7 @@ def gates_of(net: ConvNet, images: np.ndarray) -> list[np.ndarray]:
 def average_down(images: np.ndarray, frame: int, side: int) -> np.ndarray:
     """Return images (n, 1, H, W), uint8, without their frame, averaged down to (n, side, side), from 0 to 1."""
     inner = images[:, 0, frame : images.shape[2] - frame, frame : images.shape[3] - frame] / 255
-    means = np.empty((len(images), side, side, 1))
-    average_pool_forward(inner[..., None], means, -(-inner.shape[1] // side))
-    return means[..., 0]
+    return means_of_windows(inner[..., None], -(-inner.shape[1] // side))[..., 0]
 
 
 def measure(net: ConvNet, drawn: np.ndarray, images: np.ndarray) -> Gates:

@@ -20,6 +20,7 @@ from unittest.mock import patch
 import numpy as np
 
 from highway_lab.datasets import CLASSES
+from highway_lab.threads import one_thread
 from highway_networks import LOSSES, OPTIMIZERS, Config, DeepNet, Net, Tensors, TrainingConfig, clip_global_norm
 
 D_IN = 784
@@ -67,8 +68,9 @@ class Ours:
 
     def run(self, steps: int) -> None:
         options = {"clip": self.config.clip, "weight_decay": self.config.weight_decay}
-        for _ in range(steps):
-            self.net.train_step(self.x, self.y, self.workspace, self.loss, self.optimizer, **options)
+        with one_thread():  # as in every command: a convolutional net has threads of its own
+            for _ in range(steps):
+                self.net.train_step(self.x, self.y, self.workspace, self.loss, self.optimizer, **options)
 
     def loss_and_gradients(self) -> tuple[float, Tensors]:
         logits, cache = self.net.forward(self.x, self.workspace)

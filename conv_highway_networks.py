@@ -412,6 +412,7 @@ class ConvolutionLayer(Layer):
         """`weights`: W (G·D, k·k·C + 1) and memory for dW, None in evaluation."""
         super().__init__(stage, x, y)
         (self.W, self.dW), self.block, self.activation, self.norm = weights, block, activation, None
+        self.memory = memory
         (C, H, _, _), (D, h, w, B), n, k = x.images.shape, y.images.shape, len(self.W), stage.kernel
         self.kernels = self.W[:, :-1].reshape(n, k, k, C)
         self.flat_z = np.empty((h, n, w * B), self.W.dtype)
@@ -455,8 +456,9 @@ class ConvolutionLayer(Layer):
     def _fill_dW(self) -> None:
         dz, (n, k, _, _) = self.dz_rows.reshape(self.flat_z.shape), self.kernels.shape
         dzt = self._cut(dz).swapaxes(2, 3).copy()
-        dWt = (self._cut(self.x.patches) @ dzt).sum(axis=(0, 1))  # dWᵀ = x dzᵀ, which is faster than dW = dz xᵀ
-        dW = dWt.T.reshape(n, k, -1)  # in the form of as_rows
+        dWt = self.memory("dWt", *dzt.shape[:2], self.x.patches.shape[1], n)
+        np.matmul(self._cut(self.x.patches), dzt, out=dWt)  # dWᵀ = x dzᵀ, which is faster than dW = dz xᵀ
+        dW = dWt.sum(axis=(0, 1)).T.reshape(n, k, -1)  # in the form of as_rows
         self.dW[:, :-1], self.dW[:, -1] = dW[:, :, :-1].reshape(n, -1), dW[:, 0, -1]
 
     def _add_to_dx(self, dx: np.ndarray) -> None:
@@ -793,7 +795,7 @@ class ConvWorkspace:
 
     def _run(self, function: Callable, arrays: list[np.ndarray]) -> list[Any]:
         """Return function(slice, its array) of all slices."""
-        with np.errstate(over="ignore"):  # e^−z may overflow to inf: σ(z) is rightly 0
+        with np.errstate(over="ignore", under="ignore"):  # e^−z may be inf where σ(z) is rightly 0, or 0 where it is 1
             return run_side_by_side(self.threads, function, self.slices, arrays)
 
 

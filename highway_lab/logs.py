@@ -365,7 +365,7 @@ def users_code() -> dict[str, ast.Module]:
 
 
 def fingerprint(trees: dict[str, ast.Module]) -> str:
-    """Return twelve hexadecimal digits that identify code; comments, docstrings, layout and messages do not change them.
+    """Return twelve hexadecimal digits that identify code; comments, docstrings, layout and messages do not count.
 
     A message is a text with a space in it among the arguments of a raised error or of `help`.
     """

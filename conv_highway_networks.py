@@ -63,7 +63,7 @@ from highway_networks import (
 __all__ = ["AveragePool", "Blocks", "ConvNet", "ConvWorkspace", "Convolution", "Dropout", "MaxPool"]
 
 # ------------------------------------------------------------------------------ what a net is made of
-# A list of stages. Each stage turns maps of one shape into maps of the shape `output(shape)`.
+# A list of stages. Each stage turns maps of one shape into maps of the shape `output_shape(stage, shape)`.
 
 
 Shape = tuple[int, int, int]  # C, H, W
@@ -76,10 +76,6 @@ class Convolution(NamedTuple):
     kernel: int = 3
     padding: int = 1
 
-    def output(self, shape: Shape) -> Shape:
-        _, *sizes = shape
-        return self.maps, *(size + 2 * self.padding - self.kernel + 1 for size in sizes)
-
 
 class Blocks(NamedTuple):
     """A sequence of `number` k x k blocks, each with as many output maps as input maps."""
@@ -91,9 +87,6 @@ class Blocks(NamedTuple):
     def padding(self) -> int:
         return self.kernel // 2
 
-    def output(self, shape: Shape) -> Shape:
-        return shape
-
 
 class MaxPool(NamedTuple):
     """The maximum of each window, size x size."""
@@ -101,19 +94,11 @@ class MaxPool(NamedTuple):
     size: int
     stride: int
 
-    def output(self, shape: Shape) -> Shape:
-        C, *sizes = shape
-        return C, *(window_count(length, self.size, self.stride) for length in sizes)
-
 
 class AveragePool(NamedTuple):
     """The mean of each window, size x size, side by side; a global average if the size is that of the maps."""
 
     size: int
-
-    def output(self, shape: Shape) -> Shape:
-        C, *sizes = shape
-        return C, *(window_count(length, self.size, self.size) for length in sizes)
 
 
 class Dropout(NamedTuple):
@@ -121,13 +106,23 @@ class Dropout(NamedTuple):
 
     rate: float
 
-    def output(self, shape: Shape) -> Shape:
-        return shape
-
 
 STAGES = {stage.__name__: stage for stage in (Convolution, Blocks, MaxPool, AveragePool, Dropout)}
 Stage = Convolution | Blocks | MaxPool | AveragePool | Dropout
 MOST_BLOCKS = 10_000  # limit for a loaded file; above it, the file is damaged
+
+
+def output_shape(stage: Stage, shape: Shape) -> Shape:
+    """Return the shape of the maps that a stage makes of maps of a shape."""
+    C, *sizes = shape
+    match stage:
+        case Convolution(maps, kernel, padding):
+            return maps, *(size + 2 * padding - kernel + 1 for size in sizes)
+        case MaxPool(size, stride):
+            return C, *(window_count(length, size, stride) for length in sizes)
+        case AveragePool(size):
+            return C, *(window_count(length, size, size) for length in sizes)
+    return shape
 
 
 def window_count(length: int, size: int, stride: int) -> int:
@@ -165,7 +160,7 @@ def check_stage(stage: Stage, shape: Shape) -> None:
             expect(f"{name} {least} or more, a whole number", isinstance(value, int) and value >= least)
     if isinstance(stage, Convolution):
         expect("padding of less than half the kernel", 2 * stage.padding < stage.kernel)  # maps do not grow
-        expect("a kernel that fits into the maps", min(stage.output(shape)) >= 1)
+        expect("a kernel that fits into the maps", min(output_shape(stage, shape)) >= 1)
 
 
 # ------------------------------------------------------------------------------------- maps and patches
@@ -334,19 +329,17 @@ class BatchNorm:
 
     def forward(self) -> None:
         """Replace z by γ·ẑ + β, where ẑ has mean 0 and variance 1."""
-        mean, self.variance = self.running if self.gradients is None else self._batch_statistics()
         z, (gamma, beta) = self.z, map(per_map, self.params)
+        mean, self.variance = self.running
+        if self.gradients is not None:
+            n, mean = z[0].size, z.mean(axis=(1, 2, 3))
+            self.variance = ((z - per_map(mean)) ** 2).mean(axis=(1, 2, 3))  # var() would make a complex step real
+            unbiased = self.variance * n / max(n - 1, 1)  # only for the running one
+            for running, latest in zip(self.running, (mean, unbiased), strict=True):
+                running += BATCH_NORM_MOMENTUM * (latest - running)
         self.z_hat = (z - per_map(mean)) / np.sqrt(per_map(self.variance) + EPSILON)  # ẑ = (z − mean) / √(variance + ε)
         np.multiply(self.z_hat, gamma, out=z)
         z += beta
-
-    def _batch_statistics(self) -> tuple[np.ndarray, np.ndarray]:
-        n, mean = self.z[0].size, self.z.mean(axis=(1, 2, 3))
-        variance = ((self.z - per_map(mean)) ** 2).mean(axis=(1, 2, 3))
-        unbiased = variance * n / max(n - 1, 1)  # only for the running one
-        for running, latest in zip(self.running, (mean, unbiased), strict=True):
-            running += BATCH_NORM_MOMENTUM * (latest - running)
-        return mean, variance
 
     def backward(self, dz: np.ndarray) -> None:
         """Replace dz (D, H, W, B), the gradient with respect to γ·ẑ + β, by the gradient with respect to z."""
@@ -412,6 +405,7 @@ class ConvolutionLayer(Layer):
         """`weights`: W (G·D, k·k·C + 1) and memory for dW, None in evaluation."""
         super().__init__(stage, x, y)
         (self.W, self.dW), self.block, self.activation, self.norm = weights, block, activation, None
+        self.memory = memory
         (C, H, _, _), (D, h, w, B), n, k = x.images.shape, y.images.shape, len(self.W), stage.kernel
         self.kernels = self.W[:, :-1].reshape(n, k, k, C)
         self.flat_z = np.empty((h, n, w * B), self.W.dtype)
@@ -455,8 +449,9 @@ class ConvolutionLayer(Layer):
     def _fill_dW(self) -> None:
         dz, (n, k, _, _) = self.dz_rows.reshape(self.flat_z.shape), self.kernels.shape
         dzt = self._cut(dz).swapaxes(2, 3).copy()
-        dWt = (self._cut(self.x.patches) @ dzt).sum(axis=(0, 1))  # dWᵀ = x dzᵀ, which is faster than dW = dz xᵀ
-        dW = dWt.T.reshape(n, k, -1)  # in the form of as_rows
+        dWt = self.memory("dWt", *dzt.shape[:2], self.x.patches.shape[1], n)
+        np.matmul(self._cut(self.x.patches), dzt, out=dWt)  # dWᵀ = x dzᵀ, which is faster than dW = dz xᵀ
+        dW = dWt.sum(axis=(0, 1)).T.reshape(n, k, -1)  # in the form of as_rows
         self.dW[:, :-1], self.dW[:, -1] = dW[:, :, :-1].reshape(n, -1), dW[:, 0, -1]
 
     def _add_to_dx(self, dx: np.ndarray) -> None:
@@ -510,11 +505,6 @@ class PlacedLayer(NamedTuple):
     branches: str
 
     @property
-    def matrix_shape(self) -> tuple[int, int]:
-        """Shape of [W_H b_H; W_T b_T; ...]: a row for each map of each branch, a column for each value of a patch."""
-        return len(self.branches) * self.y_shape[0], self.stage.kernel**2 * self.x_shape[0] + 1
-
-    @property
     def window(self) -> tuple:
         """Kernel, padding and size of the output, for the maps that a layer with weights reads; else nothing."""
         return (self.stage.kernel, self.stage.padding, self.y_shape[1:]) if self.branches else ()
@@ -534,7 +524,7 @@ class ConvParameters(Tensors):
 
     def __init__(self, convolutions: list[PlacedLayer], output: tuple[int, int], normalised: list[int], dtype: type):
         n_convolutions = len(convolutions)
-        matrices = [layer.matrix_shape for layer in convolutions]
+        matrices = [(len(of.branches) * of.y_shape[0], of.stage.kernel**2 * of.x_shape[0] + 1) for of in convolutions]
         super().__init__([*matrices, output, *((2, convolutions[l - 1].y_shape[0]) for l in normalised)], dtype)
         self.convolutions, self.output = self.pieces[:n_convolutions], self.pieces[n_convolutions]
         self.norms = dict(zip(normalised, self.pieces[n_convolutions + 1 :], strict=True))
@@ -624,8 +614,10 @@ class ConvNet(Net):
                     raise InputError(f"stages: expected at most {MOST_BLOCKS} blocks, found {blocks}; use fewer")
                 yield from [PlacedLayer(Blocks(1, stage.kernel), shape, shape, self.block.branches)] * stage.number
             else:
-                yield PlacedLayer(stage, shape, stage.output(shape), "H" if isinstance(stage, Convolution) else "")
-            shape = stage.output(shape)
+                yield PlacedLayer(
+                    stage, shape, output_shape(stage, shape), "H" if isinstance(stage, Convolution) else ""
+                )
+            shape = output_shape(stage, shape)
 
     def new_parameters(self) -> ConvParameters:
         """Return zeros in the form of this net's parameters."""
@@ -793,7 +785,7 @@ class ConvWorkspace:
 
     def _run(self, function: Callable, arrays: list[np.ndarray]) -> list[Any]:
         """Return function(slice, its array) of all slices."""
-        with np.errstate(over="ignore"):  # e^−z may overflow to inf: σ(z) is rightly 0
+        with np.errstate(over="ignore", under="ignore"):  # e^−z may be inf where σ(z) is rightly 0, or 0 where it is 1
             return run_side_by_side(self.threads, function, self.slices, arrays)
 
 

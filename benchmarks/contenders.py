@@ -122,6 +122,7 @@ CONTENDERS = {
 }
 CONV_CONTENDERS = {
     "ours-conv": Entry("this project", "numpy", "contenders.Ours"),
+    "floor-conv": Entry("products alone", "numpy", "contenders.Floor"),
     "torch-conv": Entry("PyTorch, default layout", "torch", "torch_peers.ConvEager"),
     "torch-conv-last": Entry("PyTorch, channels last", "torch", "torch_peers.ChannelsLast"),
     "torch-conv-compiled": Entry("PyTorch, compiled", "torch", "torch_peers.ConvCompiled", compiles=True),

@@ -212,12 +212,15 @@ def test_which_cases_are_timed_with_how_many_threads_and_processes(tmp_path, mon
     assert [row.ms.median for row in log.rows] == list(range(1, len(timed) + 1))
     assert [row.ours_over.median for row in log.rows[:3]] == [1, 0.5, rounded(1 / 3, 4)]
     asked.clear()
+    monkeypatch.setattr(conv_step, "peak_of_training", lambda case: 7.0)
     log = logged(conv_step.BENCHMARK, tmp_path / "convolutional.json", "--rounds", "1")
     assert log.missing.keys() == set(CONV_PEERS)
-    assert asked == [(name, processes) for name in conv_step.TIMED for processes in (1, 1, 2)]
-    for rows, threads in ((log.one_run, 2), (log.one_thread, 1), (log.many_runs, 1)):
+    assert asked == [(name, processes) for name in conv_step.TIMED for processes in (1, 1, 1, 1, 2, 1)]
+    for rows, ours, floor in ((log.one_run, 2, 2), (log.one_thread, 1, 1), (log.many_runs, 1, 2)):
         timed = [(row.contender, row.case, row.threads) for row in rows]
-        assert timed == [("ours-conv", ConvCase(name), threads) for name in conv_step.TIMED]
+        expected = [("ours-conv", ours), ("floor-conv", floor)]
+        assert timed == [(name, ConvCase(net), threads) for net in conv_step.TIMED for name, threads in expected]
+    assert log.peak_mib == dict.fromkeys(conv_step.TIMED, 7.0)
 
 
 # --------------------------------------------------------------------------- what is told of a log, the picture

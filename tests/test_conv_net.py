@@ -316,5 +316,7 @@ def test_closed_gates_pass_the_maps_unchanged_without_a_warning(dtype, recwarn):
     x = x.astype(dtype)
     logits, cache = net.forward(x, training(net))
     net.backward(softmax_cross_entropy(logits, y)[1], cache)
+    with np.errstate(all="raise"):
+        net.predict(-x)
     np.testing.assert_array_equal(cache.slices[0].layers[-1].y.images, x.transpose(1, 2, 3, 0))
     assert not recwarn.list

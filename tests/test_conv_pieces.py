@@ -35,7 +35,7 @@ def random_images(C: int, size: tuple[int, int, int]) -> np.ndarray:
 def maps_of(images: np.ndarray, dtype: type = np.float64, stage: conv.Stage | None = None) -> Maps:
     """Return maps that hold these images (C, H, W, B), for a layer of this stage, with memory for their gradient."""
     *shape, B = images.shape
-    placed = conv.PlacedLayer(stage, shape, stage and stage.output(shape), "H" * hasattr(stage, "kernel"))
+    placed = conv.PlacedLayer(stage, shape, stage and conv.output_shape(stage, shape), "H" * hasattr(stage, "kernel"))
     x = Maps(shape, B, dtype, *placed.window)
     x.images[...], x.gradient = images, np.full(images.shape, np.nan, dtype)
     return x
@@ -44,7 +44,7 @@ def maps_of(images: np.ndarray, dtype: type = np.float64, stage: conv.Stage | No
 def layer_of(stage, images: np.ndarray, dtype: type = float, block="plain", activation="tanh", norm=False) -> Layer:
     """Return the layer of a stage over images (C, H, W, B), with the same weights or random numbers each time."""
     *shape, B = images.shape
-    x, y = maps_of(images, dtype, stage), maps_of(np.zeros((*stage.output(shape), B)), dtype)
+    x, y = maps_of(images, dtype, stage), maps_of(np.zeros((*conv.output_shape(stage, shape), B)), dtype)
     if not isinstance(stage, Convolution | Blocks):
         layer = conv.LAYERS[type(stage)](stage, x, y)
         layer.rng = np.random.default_rng(0)

@@ -91,6 +91,7 @@ ROWS = 512  # samples whose gates are computed together: a block's arrays stay i
 LARGEST_BATCH = 200  # of batch_size="auto", as in scikit-learn
 LARGEST_BIAS = -1.0  # of gate_bias="auto"
 DECAY, SHALLOW = 0.003, 5  # of weight_decay="auto": a factor, and the most blocks of a net that has it
+SCALE = 3.0  # factor by which the mean size of standardised values may differ from 1
 FEWEST = 100  # samples to validate on, of early_stopping="auto"
 OPEN_BLOCKS = 2.0  # for gate_bias="auto": the effective depth of an untrained net
 PRECISIONS = [np.float64, np.float32]
@@ -379,9 +380,13 @@ class HighwayEstimator(BaseEstimator):
                 if loss == 0 or epochs_without_gain(gains[guessed:], self.tol) > self.n_iter_no_change:
                     break
             else:
-                if not incremental and training.config.schedule == "constant":  # others end where they are meant to
+                # Without a gain in half of the epochs, or of the patience, more would hardly change anything.
+                gaining = 2 * epochs_without_gain(gains[guessed:], self.tol) <= min(len(gains), self.n_iter_no_change)
+                if gaining and not incremental and training.config.schedule == "constant":  # others end as planned
                     found = f"max_iter={self.max_iter} epochs were not enough to converge"
-                    remedy = "standardise X (and a regressor's y), allow more, or raise tol"
+                    columns = zip("X" if is_classifier(self) else "Xy", training.data, strict=False)
+                    names = " and ".join(name for name, values in columns if off_scale(values))
+                    remedy = f"standardise {names}, " * bool(names) + "allow more, or raise tol"
                     warning = ConvergenceWarning(f"{found}; {remedy}")
         except KeyboardInterrupt:
             warning = UserWarning("Training was interrupted; the net keeps its present weights.")
@@ -619,6 +624,12 @@ def finite_outputs(training: Training, X: np.ndarray) -> np.ndarray:
     outputs = predict_in_parts(training.net, X)
     check_finite(training.epoch, outputs=outputs)
     return outputs
+
+
+def off_scale(values: Any) -> bool:
+    """Return True for floats (n, ...) unless the largest mean size of a column is about 1; bytes are pixels."""
+    with np.errstate(over="ignore"):
+        return values.dtype.kind == "f" and not 1 / SCALE < abs(values).mean(axis=0, dtype=float).max() < SCALE
 
 
 def predict_in_parts(net: Any, X) -> np.ndarray:

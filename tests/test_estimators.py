@@ -8,6 +8,7 @@ import math
 import pickle
 import re
 import threading
+import warnings
 from itertools import product
 from pathlib import Path
 from urllib.parse import urlparse
@@ -217,6 +218,25 @@ def test_training_ends_without_gain_or_warns_that_it_was_cut_short(recwarn):
     with pytest.warns(ConvergenceWarning, match="max_iter=5 epochs were not enough") as warned:
         small().fit(X, Y)
     assert warned[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "x", "y", "remedy"),
+    [
+        (HighwayClassifier, {}, X, Y, "standardise X, allow more, or raise tol"),
+        (HighwayClassifier, {}, StandardScaler().fit_transform(X), Y, "allow more, or raise tol"),
+        (HighwayClassifier, {}, csr_array(X), Y, "standardise X, allow more, or raise tol"),
+        (HighwayRegressor, {}, NUMBERS_X, NUMBERS_Y, "allow more, or raise tol"),
+        (HighwayRegressor, {}, 9 * NUMBERS_X, 9 * NUMBERS_Y, "standardise X and y, allow more, or raise tol"),
+        (HighwayClassifier, {"tol": 0.5, "max_iter": 20}, X, Y, None),
+    ],
+)
+def test_a_warning_says_what_would_help_and_comes_only_if_more_epochs_would(kind, parameters, x, y, remedy):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        kind(**SMALL | parameters).fit(x, y)
+    said = f"max_iter=5 epochs were not enough to converge; {remedy}"
+    assert [str(warning.message) for warning in found] == [said] * bool(remedy)
 
 
 def test_the_net_of_the_best_epoch_stays(monkeypatch):

@@ -517,7 +517,7 @@ class Net:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Self:
-        """Read a net that `save` wrote, with or without .npz in its name; never unpickles. Raises InputError else."""
+        """Read a net that `save` wrote, with or without .npz in its name; never unpickles. Else raises InputError."""
         try:
             place = as_path(path)
             if not place.exists():  # NumPy adds the ending, `save` does not

@@ -16,8 +16,8 @@ C, H, W of a shape are channels (inside the net: maps), height and width; elsewh
 W weights. Outside, a batch of images is (B, C, H, W). Inside, maps are (C, H, W, B), the batch last, as in a dense
 layer; in memory, all maps of a row of pixels lie together.
 
-The file reads from top to bottom: what a net is made of; maps and their patches; pools, dropout, batch normalisation;
-layers; the net. conv_recipes.py has the paper's nets, their training and the command.
+The file reads from top to bottom: what a net is made of; maps and their patches; layers, from pools to convolutions;
+the net; its passes. conv_recipes.py has the paper's nets, their training and the command.
 """
 
 if __name__ == "__main__":
@@ -179,8 +179,11 @@ class Maps:
                 patches[r, i * (k * C + 1) + j * C + c, s] = maps[c, row, column]
 
     images      (C, H, W, B), a view; in memory rows of pixels come first
+    gradient    of the loss with respect to them, likewise, where they are trained through: BatchSlice gives it memory
     patches     (h, k·(k·C + 1), w·B), a view that is right once `shift` has been called
     """
+
+    gradient: np.ndarray
 
     def __init__(
         self, shape: Shape, B: int, dtype: type, kernel: int = 1, padding: int = 0, output: Sequence[int] | None = None
@@ -237,7 +240,10 @@ class Layer:
 
 
 class MaxPoolLayer(Layer):
-    """The maximum of each window. The gradient goes to the first pixel that has it; `places` are theirs in a window."""
+    """The maximum of each window. Its gradient goes to the first pixel that has it.
+
+    places     (C, h, w, B), the number of that pixel in its window, row by row
+    """
 
     def forward(self) -> None:
         y = self.y.images
@@ -290,7 +296,7 @@ def means_of_windows(x: np.ndarray, size: int) -> np.ndarray:
 
 def window_sizes(H: int, W: int, size: int) -> np.ndarray:
     """Return the number of pixels in each window, (h, w, 1): fewer where it is cut at an edge."""
-    return np.outer(*(np.diff([*range(0, length, size), length]) for length in (H, W)))[..., None].astype(np.float32)
+    return np.outer(*(np.diff([*range(0, length, size), length]) for length in (H, W)))[..., None]
 
 
 class DropoutLayer(Layer):
@@ -465,7 +471,7 @@ class ConvolutionLayer(Layer):
                     dx[c, row, column] += kernels[:, i, j, c] @ dz[:, r, s]
         """
         n, k, _, C = self.kernels.shape
-        W = self.kernels[:, ::-1].transpose(2, 3, 1, 0).reshape(k * C, k * n)  # upside down
+        W = self.kernels[:, ::-1].transpose(2, 3, 1, 0).reshape(k * C, k * n)  # columns: the window's last row first
         for rows in self.around_dz:
             rows[...] = 0
         np.matmul(W, self._cut(self.dz_windows), out=self._cut(self.through.reshape(len(self.through), k * C, -1)))
@@ -608,16 +614,15 @@ class ConvNet(Net):
         blocks = 0
         for stage in stages:
             check_stage(stage, shape)
+            y_shape = output_shape(stage, shape)
             if isinstance(stage, Blocks):
                 blocks += stage.number
                 if blocks > MOST_BLOCKS:
                     raise InputError(f"stages: expected at most {MOST_BLOCKS} blocks, found {blocks}; use fewer")
                 yield from [PlacedLayer(Blocks(1, stage.kernel), shape, shape, self.block.branches)] * stage.number
             else:
-                yield PlacedLayer(
-                    stage, shape, output_shape(stage, shape), "H" if isinstance(stage, Convolution) else ""
-                )
-            shape = output_shape(stage, shape)
+                yield PlacedLayer(stage, shape, y_shape, "H" if isinstance(stage, Convolution) else "")
+            shape = y_shape
 
     def new_parameters(self) -> ConvParameters:
         """Return zeros in the form of this net's parameters."""

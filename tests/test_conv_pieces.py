@@ -74,8 +74,8 @@ CONVOLUTIONS = [
     Convolution(2),
     Convolution(2, 5, 1),
 ]
-MAX_POOLS = [MaxPool(3, 2), MaxPool(2, 2), MaxPool(3, 1), MaxPool(3, 3), MaxPool(1, 1), MaxPool(2, 3)]
-POOLED_SIZES = [(H, W, 3) for H, W in ((1, 1), (1, 2), (2, 3), (4, 5), (5, 4), (6, 6), (7, 1))]
+MAX_POOLS = [MaxPool(3, 2), MaxPool(2, 2), MaxPool(3, 1), MaxPool(3, 3), MaxPool(1, 1), MaxPool(2, 3), MaxPool(17, 16)]
+POOLED_SIZES = [(H, W, 3) for H, W in ((1, 1), (1, 2), (2, 3), (4, 5), (5, 4), (6, 6), (7, 1), (18, 17))]
 
 LAYERS = [
     *((stage, (6, 5, 2), ()) for stage in CONVOLUTIONS),

@@ -672,10 +672,13 @@ class ConvNet(Net):
         dx = cache.backward(dlogits, dx_wanted=return_dx)
         return (cache.gradients, dx) if return_dx else cache.gradients
 
-    def predict(self, x: np.ndarray) -> np.ndarray:
-        """Return the logits (n, K) of images x (n, C, H, W). Raises InputError for another x."""
+    def predict(self, x: np.ndarray, rows: int | None = None) -> np.ndarray:
+        """Return the logits (n, K) of images x (n, C, H, W), `rows` at a time; by default, a slice for each CPU.
+
+        Raises InputError for another x.
+        """
         logits, workspace = np.empty((len(x), self.config["d_out"]), self.dtype), None
-        rows = SLICE * free_cpus()
+        rows = rows or SLICE * free_cpus()
         for start in range(0, len(x), rows):
             batch = x[start : start + rows]
             if workspace is None or len(batch) < rows:

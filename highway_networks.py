@@ -43,6 +43,7 @@ import json
 import lzma
 import math
 import os
+import shutil
 import time
 import warnings
 import zlib
@@ -508,15 +509,21 @@ class Net:
                 beside = Path(folder, place.name)
                 with open(beside, "wb") as file:
                     np.savez(file, **self.packed())
+                if place.exists():
+                    shutil.copymode(place, beside)
                 os.replace(beside, place)
         except OSError as error:
             raise InputError(f"{path}: expected a place to write, found: {error.strerror}; choose another") from error
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Self:
-        """Read a net that `save` wrote; never unpickles. Raises InputError for anything else."""
+        """Read a net that `save` wrote, with or without .npz in its name; never unpickles. Else raises InputError."""
         try:
-            with open(as_path(path), "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
+            place = as_path(path)
+            if not place.exists():  # NumPy adds the ending, `save` does not
+                other = place.with_suffix("") if place.suffix == ".npz" else Path(f"{place}.npz")
+                place = other if other.is_file() else place
+            with open(place, "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
                 return cls.unpacked(dict(arrays))
         except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
             reason = " ".join(str(getattr(error, "strerror", None) or error).split())
@@ -866,13 +873,13 @@ class Dataset(NamedTuple):
     """Samples for training and for testing."""
 
     train_x: np.ndarray  # images as uint8 (n, channels, rows, columns), or features as floats (n, ...), also sparse
-    train_y: np.ndarray  # classes (n,) as integers, truth values or texts, or targets as floats (n, K), also sparse
+    train_y: np.ndarray  # classes (n,) or (n, 1) as integers, truth values or texts, or floats (n, K), also sparse
     test_x: np.ndarray
     test_y: np.ndarray
-    outputs: int | None = None  # K, that a net needs; None: as many as the targets have
+    outputs: int | None = None  # K, that a net needs: classes are 0..K-1; None: as many as the targets have
     test_set: str = TEST_IMAGES  # which samples are there for testing, in words
     train_weights: np.ndarray | None = None  # (n,), factors on the losses of the training samples, 1 on average
-    classes: tuple[str, ...] = ()  # names of the classes, if they were texts or folders, in order
+    classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes were anything but 0..K-1
 
 
 SCHEDULES = {  # factor on the learning rate, given the share of all steps that is done
@@ -1061,15 +1068,20 @@ class Training:
         return Run(self.config, net.params.flat.size, *measured, net, self.data.classes)
 
 
-def train(config: TrainingConfig, data: Any, *, net: Net | None = None) -> "Run":
+def train(
+    config: TrainingConfig, data: Any, *, net: Net | None = None, report: Callable[["Run"], Any] = lambda run: None
+) -> "Run":
     """Train one net on a random subset of a Dataset, or of its four arrays; returns the record, whose `net` is trained.
 
-    net: one whose parameters are where the training begins, with a fresh optimiser; it stays as it was. A loss that is
-    not finite ends the run as diverged, with a warning. Raises InputError if the arguments do not suit each other.
+    net: one whose parameters are where the training begins, with a fresh optimiser; it stays as it was. report: called
+    with the run so far after each epoch, the untrained net's (epoch 0) included, and ends it by returning True; `print`
+    prints a line. A loss that is not finite ends the run as diverged, with a warning. Raises InputError if the
+    arguments do not suit each other.
     """
     training = Training(config, data, net)
     for _ in training.epochs():
-        pass
+        if report(training.run()):
+            break
     if training.diverged:
         found = f"the loss is not finite in epoch {training.epoch}; choose a lower lr, clip, or standardise the inputs"
         warnings.warn(f"training has diverged: {found}", stacklevel=2)
@@ -1122,7 +1134,7 @@ class Run:
     history: History
     gate_means: list[list[float | None]] | None  # mean T of each block, one row an epoch; None without gates
     net: Any
-    classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes are texts
+    classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes were anything but 0..K-1
 
     def __repr__(self) -> str:
         of = self.history
@@ -1178,6 +1190,9 @@ def check_hyperparameters(config: Any) -> None:
 # ----------------------------------------------------------------------------------------------- data
 
 MOST_CLASSES = 10**6  # more are not numbered in a row from 0
+SPLIT = (  # remedy of samples without a test half
+    "split them: i = np.random.permutation(len(X)); n = len(i) // 5; data = X[i[n:]], y[i[n:]], X[i[:n]], y[i[:n]]"
+)
 
 
 def dense(x: Any) -> Any:
@@ -1229,40 +1244,75 @@ def check_array(name: str, x: Any, shape: tuple[int, ...], least: float = -math.
         raise InputError(f"{name}: expected {expected}, found {found}; mend the data set")
 
 
+def is_text(y: Any) -> bool:
+    """Tell whether targets are texts (n,) or (n, 1), and nothing else."""
+    shape = np.shape(y)
+    return bool(shape) and shape[1:] in ((), (1,)) and all(isinstance(of, str) for of in np.asarray(y, object).flat)
+
+
+def check_labels(name: str, y: np.ndarray) -> None:
+    """Raise InputError, with the line to type, for classes that stand there as one-hot rows or as floats."""
+    one_hot = y.ndim == 2 and y.shape[1] > 1 and bool((np.isin(y, (0, 1)).all(1) & (y.sum(1) == 1)).all())
+    floats = y.dtype.kind == "f" and y.shape[1:] in ((), (1,)) and bool((y == np.round(y)).all())
+    if one_hot or floats:
+        found, line = ("one-hot rows", f"argmax({name}, axis=1)") if one_hot else (y.dtype, f"array({name}, int)")
+        raise InputError(f"{name}: expected classes (n,) as integers or texts, found {found}; pass np.{line}")
+
+
 def as_dataset(data: Any, loss: str) -> Dataset:
     """Return a Dataset, or one of its first four arrays, that a loss can be trained on; raises InputError for another.
 
-    Classes may be texts, which `classes` then holds; `outputs` is inferred if it is None.
+    Without `outputs` the distinct classes, in order, are numbered from 0; `classes` then holds them unless they were.
     """
-    data = data if isinstance(data, Dataset) else Dataset(*data)
-    if all(np.ndim(y) == 1 and all(isinstance(of, str) for of in y) for y in (data.train_y, data.test_y)):
-        names, codes = np.unique(np.array([*data.train_y, *data.test_y], str), return_inverse=True)
-        train_y, test_y = np.split(codes, [len(data.train_y)])
-        data = data._replace(train_y=train_y, test_y=test_y, classes=tuple(names.tolist()))
+    try:
+        data = data if isinstance(data, Dataset) else Dataset(*data)
+    except TypeError as error:
+        found = f"{type(data).__name__}" + (f" of {len(data)}" if hasattr(data, "__len__") else "")
+        raise InputError(f"data: expected train_x, train_y, test_x, test_y, found {found}; {SPLIT}") from error
+    target, halves = LOSSES[loss].target, {name: getattr(data, name) for name in ("train_y", "test_y")}
     train_x, test_x = (as_numbers(name, getattr(data, name)) for name in ("train_x", "test_x"))
-    targets = [dense(as_numbers(name, getattr(data, name))) for name in ("train_y", "test_y")]
+    if texts := all(is_text(y) for y in halves.values()):
+        targets = [np.asarray(y, object).astype(str) for y in halves.values()]
+    else:
+        targets = [dense(as_numbers(name, y)) for name, y in halves.items()]
     targets = [y.astype(int) if y.dtype == bool else y for y in targets]
-    data = data._replace(train_x=train_x, train_y=targets[0], test_x=test_x, test_y=targets[1])
-    target, classes = LOSSES[loss].target, "f" not in [y.dtype.kind for y in targets]
+    if target == "classes":
+        for name, y in zip(halves, targets, strict=True):
+            check_labels(name, y)
+    classes = "f" not in [y.dtype.kind for y in targets]
     if classes != (target == "classes"):
         kind = "classes" if classes else "numbers"
-        halves = " and ".join(f"{y.dtype} {y.shape}" for y in targets)
+        found = " and ".join(f"{y.dtype} {y.shape}" for y in targets)
         remedy = "choose another, or convert the targets: classes are integers, numbers floats"
-        raise ArgumentError(f"`loss`: expected a loss of {kind}, found {loss} for targets of {halves}; {remedy}")
+        raise ArgumentError(f"`loss`: expected a loss of {kind}, found {loss} for targets of {found}; {remedy}")
+    if classes:
+        targets = [y[:, 0] if y.shape[1:] == (1,) else y for y in targets]
+        if texts or (data.outputs is None and not data.classes and all(y.ndim == 1 for y in targets)):
+            labels, codes = np.unique(np.concatenate(targets), return_inverse=True)
+            targets = np.split(codes, [len(targets[0])])
+            if not np.array_equal(labels, np.arange(len(labels))):
+                data = data._replace(classes=tuple(str(label) for label in labels))
+    train_y, test_y = targets
     if (train_x.dtype == np.uint8) != (test_x.dtype == np.uint8):
         found = f"{train_x.dtype} and {test_x.dtype}"
         raise InputError(f"test_x: expected pixels (uint8) in both halves or in none, found {found}; convert one")
-    inferred = max(int(y.max(initial=0)) for y in targets) + 1 if classes else math.prod(targets[0].shape[1:])
-    outputs = inferred if data.outputs is None else data.outputs
+    counted = max(int(y.max(initial=0)) for y in targets) + 1 if classes else math.prod(train_y.shape[1:])
+    outputs = (len(data.classes) or counted) if data.outputs is None else data.outputs
     check("outputs", outputs, int, (lambda value: 0 <= value <= MOST_CLASSES, f"a number up to {MOST_CLASSES:,}"))
+    if data.classes and len(data.classes) != outputs:
+        found = f"{len(data.classes)} for {outputs} outputs"
+        raise InputError(f"classes: expected a name for each output, found {found}; state what agrees, or one of them")
     bounds = {"classes": (0, outputs - 1), "labels": (0, 1)}.get(target, ())
-    for half, x, y in (("train", data.train_x, data.train_y), ("test", data.test_x, data.test_y)):
-        check_array(f"{half}_x", x, (x.shape[0], *data.train_x.shape[1:]))
+    for half, x, y in (("train", train_x, train_y), ("test", test_x, test_y)):
+        check_array(f"{half}_x", x, (x.shape[0], *train_x.shape[1:]))
         check_array(f"{half}_y", y, (x.shape[0],) if classes else (x.shape[0], outputs), *bounds)
+    if classes and (unseen := np.setdiff1d(test_y, train_y).tolist()):
+        found = ", ".join(data.classes[of] if data.classes else str(of) for of in unseen)
+        warnings.warn(f"test_y: expected classes that train_y has, found others: {found:.60}", stacklevel=4)
     if (weights := data.train_weights) is not None:
         weights = as_numbers("train_weights", weights)
-        check_array("train_weights", weights, data.train_x.shape[:1], 0)
-    return data._replace(outputs=outputs, train_weights=weights)
+        check_array("train_weights", weights, train_x.shape[:1], 0)
+    return Dataset(train_x, train_y, test_x, test_y, outputs, data.test_set, weights, data.classes)
 
 
 def fitted(config: Any, data: Dataset) -> Any:

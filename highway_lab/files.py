@@ -163,6 +163,8 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
         remove_left(place.parent, f".{place.name}.")
         try:
             with open(temporary, mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
+                if place.exists():
+                    shutil.copymode(place, temporary)
                 yield file
                 file.flush()
                 os.fsync(file.fileno())

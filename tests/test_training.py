@@ -411,3 +411,8 @@ def test_a_process_that_lacks_a_block_or_a_loss_says_so(digits, monkeypatch, fie
     monkeypatch.delitem(table, "own")
     with pytest.raises(InputError, match=f"`{field}`: expected one of .*, found own; "):
         Training(config, digits)
+
+
+def test_a_batch_size_far_above_the_samples_costs_nothing(digits):
+    found = Training(Config(depth=1, n_train=60, batch_size=10**11), digits)
+    assert {*found.workspaces} == {60}

@@ -51,11 +51,13 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
+from functools import cache
 from itertools import accumulate
+from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -910,6 +912,7 @@ def scheduled_rate(schedule: str, done: float) -> float:
 
 
 GATE_SAMPLES = 128  # test samples over which the mean T of a block is taken, whatever the batch size
+LARGEST_SIZE = 20  # mean absolute value of a column, beyond which `train` warns: it drowns the others
 SCHEDULE = (is_schedule, "constant, cosine, another name in SCHEDULES, or shares of the training like 0.5,0.75")
 
 
@@ -1078,10 +1081,16 @@ def train(
 
     net: one whose parameters are where the training begins, with a fresh optimiser; it stays as it was. report: called
     with the run so far after each epoch, the untrained net's (epoch 0) included, and ends it by returning True; `print`
-    prints a line. A loss that is not finite ends the run as diverged, with a warning. Raises InputError if the
-    arguments do not suit each other.
+    prints a line. A loss that is not finite ends the run as diverged, with a warning; columns far from standardised
+    are warned of, too. Raises InputError if the arguments do not suit each other.
     """
     training = Training(config, data, net)
+    if (x := training.data.train_x[:1000]).dtype != np.uint8:
+        sizes = np.ravel(abs(x).mean(axis=0))
+        if sizes.max(initial=0) > LARGEST_SIZE:
+            found = f"a mean size of {sizes.max():.3g} in {column_name(data[0], int(sizes.argmax()))}"
+            remedy = "subtract the training mean and divide by the standard deviation, in both halves"
+            warnings.warn(f"train_x: expected columns of one scale, found {found}; {remedy}", stacklevel=2)
     for _ in training.epochs():
         if report(training.run()):
             break
@@ -1184,10 +1193,17 @@ def check(name: str, value: Any, kind: Any, rule: Rule | None) -> None:
         raise ArgumentError(f"`{name}`: expected {expected}, found {value!s:.40}; {remedy}")
 
 
+@cache
+def types_of(config: type) -> dict[Field, Any]:
+    """Return the fields of a dataclass with their types, also where its file makes texts of annotations."""
+    types = get_type_hints(config)
+    return {of: types[of.name] for of in fields(config)}
+
+
 def check_hyperparameters(config: Any) -> None:
     """Raise ArgumentError if a field of the dataclass breaks its rule, or is too large for its type."""
-    for of in fields(config):
-        check(of.name, getattr(config, of.name), of.type, of.metadata.get("rule"))
+    for of, kind in types_of(config.__class__).items():
+        check(of.name, getattr(config, of.name), kind, of.metadata.get("rule"))
 
 
 # ----------------------------------------------------------------------------------------------- data
@@ -1214,11 +1230,21 @@ def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
     return scaled
 
 
+def column_name(x: Any, j: int) -> str:
+    """Return what to call a column of an array or of a data frame."""
+    names = getattr(x, "column_names", getattr(x, "columns", None))  # pyarrow's columns are not names
+    return f"column {j}" if names is None else f"column {names[j]!r:.60}"
+
+
 def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
     """Return an array, or a sparse matrix that has rows; raises InputError for other kinds: texts, dates, masked."""
     array = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
+    found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}"
+    if array.dtype == object and array.ndim == 2:  # a data frame, whose columns may be of several kinds
+        others = ((j, of) for j, column in enumerate(array.T) for of in column if not isinstance(of, Real | np.bool_))
+        j, other = next(others, (None, None))
+        array, found = (array.astype(float), "") if j is None else (array, f"{other!r:.40} in {column_name(x, j)}")
     if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds:
-        found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}"
         raise InputError(f"{name}: expected an array of numbers, found {found}; convert it, or fill in what is missing")
     return array
 
@@ -1237,12 +1263,16 @@ def prepared(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return x
 
 
-def check_array(name: str, x: Any, shape: tuple[int, ...], least: float = -math.inf, most: float = math.inf) -> None:
-    """Raise InputError unless an array has a shape, and its numbers are finite and lie between two bounds."""
+def check_array(
+    name: str, x: Any, shape: tuple[int, ...], least: float = -math.inf, most: float = math.inf, given: Any = None
+) -> None:
+    """Raise InputError unless an array, `given` as such, has a shape and finite numbers between two bounds."""
     low, high = (float(x.min()), float(x.max())) if math.prod(x.shape) else (math.nan, math.nan)
     if x.shape != shape or not (math.isfinite(high - low) and least <= low and high <= most):
         expected = f"finite numbers of shape {shape}" + f" from {least:g} to {most:g}" * math.isfinite(least)
         values = f" from {low:g} to {high:g}" if math.isfinite(high - low) else " with NaN or infinity"
+        if isinstance(x, np.ndarray) and x.ndim == 2 and len(gaps := np.argwhere(~np.isfinite(x))):
+            values += f" in {column_name(given, gaps[0, 1])}"
         found = f"{x.shape}{values}" if math.prod(x.shape) else "none"
         raise InputError(f"{name}: expected {expected}, found {found}; mend the data set")
 
@@ -1307,7 +1337,7 @@ def as_dataset(data: Any, loss: str) -> Dataset:
         raise InputError(f"classes: expected a name for each output, found {found}; state what agrees, or one of them")
     bounds = {"classes": (0, outputs - 1), "labels": (0, 1)}.get(target, ())
     for half, x, y in (("train", train_x, train_y), ("test", test_x, test_y)):
-        check_array(f"{half}_x", x, (x.shape[0], *train_x.shape[1:]))
+        check_array(f"{half}_x", x, (x.shape[0], *train_x.shape[1:]), given=getattr(data, f"{half}_x"))
         check_array(f"{half}_y", y, (x.shape[0],) if classes else (x.shape[0], outputs), *bounds)
     if classes and (unseen := np.setdiff1d(test_y, train_y).tolist()):
         found = ", ".join(data.classes[of] if data.classes else str(of) for of in unseen)

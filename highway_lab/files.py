@@ -22,9 +22,10 @@ MAX_BYTES = 2**28  # of a file
 
 
 class Source(NamedTuple):
-    """Files of a data set: their folder, mirrors and checksums."""
+    """Files of a data set: where they may lie, mirrors and checksums."""
 
-    folder: str  # below the data directory
+    folders: Sequence[str]  # below the data directory; what is downloaded comes into the first
+    forms: str  # what will do, for people
     mirrors: Sequence[str]
     checksum_of: str  # "payload" (the uncompressed bytes) or "file"
     algorithm: str  # as hashlib names it
@@ -108,25 +109,42 @@ def verified(content: bytes, path: Path, name: str, source: Source) -> bytes:
 # ---------------------------------------------------------------------------------------- downloading
 
 
+def located(source: Source, root: Path) -> dict[str, Path]:
+    """Return the source's files in the first of its folders that has all, as published, unpacked or packed otherwise.
+
+    If none has, return those that are in the first.
+    """
+    found = []
+    for folder in source.folders:
+        paths = {name: root / folder / name for name in source.files}
+        for name, path in paths.items():
+            if not os.path.lexists(path):
+                paths[name] = find_file(path.parent, name.removesuffix(".gz"))
+        if all(path.is_file() for path in paths.values()):
+            return paths
+        found.append({name: path for name, path in paths.items() if os.path.lexists(path)})
+    return found[0]
+
+
 def fetch(source: Source, data_dir: str | os.PathLike | None = None) -> dict[str, Path]:
     """Return where the source's files lie, unpacked or not, by their published names; download those that are missing.
 
     Raises InputError if the data directory cannot be written, DownloadError if no mirror delivers.
     """
-    folder, paths = data_directory(data_dir) / source.folder, {}
+    root = data_directory(data_dir)
+    paths = located(source, root)
     for name in source.files:
-        paths[name] = find_file(folder, name.removesuffix(".gz"))
-        if not os.path.lexists(paths[name]):
-            paths[name] = folder / name
-            _download(paths[name], source)
+        if name not in paths:
+            paths[name] = root / source.folders[0] / name
+            with new_place(paths[name]):
+                _download(paths[name], source, root)
     return paths
 
 
-def _download(path: Path, source: Source) -> None:
+def _download(path: Path, source: Source, root: Path) -> None:
     """Download a file from the first mirror that delivers it intact; it is moved into place only then."""
     import pooch
 
-    make_place(path)
     pooch.get_logger().setLevel("WARNING")
     transfer, failures = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=MIRROR_SECONDS), []
 
@@ -141,8 +159,8 @@ def _download(path: Path, source: Source) -> None:
         except Exception as error:  # whatever went wrong, the next mirror may be right
             failures.append(f"{mirror}: {type(error).__name__}")
     raise DownloadError(
-        f"{path}: expected a download, found {'; '.join(failures)}; "
-        "connect to the internet, put the file there by hand, or use the digits"
+        f"{root}: expected {source.forms}, or a download of {path.name}, found neither ({'; '.join(failures)}); "
+        "connect to the internet, name another data directory, or use the digits"
     )
 
 
@@ -216,6 +234,20 @@ def make_place(path: str | os.PathLike) -> None:
     except OSError as error:
         raise unwritable(path, f"{error.filename}: {error.strerror}") from error
     check_writable(path)
+
+
+@contextmanager
+def new_place(path: str | os.PathLike) -> Iterator[None]:
+    """Make a file's folder as `make_place` does; whatever of it is new and still empty is removed after an error."""
+    made = [folder for folder in as_path(path).parents if not folder.exists()]
+    try:
+        make_place(path)
+        yield
+    except BaseException:
+        with suppress(OSError):
+            for folder in made:
+                folder.rmdir()
+        raise
 
 
 def followed(path: str | os.PathLike) -> Path:

@@ -347,36 +347,47 @@ def parsed(path: Path) -> ast.Module:
 
 
 def users_code() -> dict[str, ast.Module]:
-    """Parse the files that the user has imported, and the modules beside them that they import."""
+    """Parse the files that the user has imported, and the modules and packages beside them that they import."""
     trees: dict[str, ast.Module] = {}
-    paths = [Path(file) for file in imported]
+    paths = [(path, path.parent) for path in map(Path.absolute, map(Path, imported))]
     while paths:
-        path = paths.pop()
-        if path.stem in trees or path.stem in OURS or not path.is_file():
+        path, root = paths.pop()
+        name = os.path.relpath(path.with_suffix(""), root)
+        if name in trees or Path(name).parts[0] in OURS or not path.is_file():
             continue
         try:
-            trees[path.stem] = parsed(path)
+            trees[name] = parsed(path)
         except (SyntaxError, ValueError):  # it cannot have been imported
             continue
-        for node in ast.walk(trees[path.stem]):
-            if isinstance(node, ast.Import):
-                paths += [path.with_name(f"{alias.name}.py") for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                paths.append(path.with_name(f"{node.module}.py"))
+        for node in ast.walk(trees[name]):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                level, module = getattr(node, "level", 0), getattr(node, "module", None)
+                place = path.parents[level - 1] if level else root
+                for alias in node.names:
+                    module_path = place
+                    for part in f"{module}.{alias.name}".split(".") if module else alias.name.split("."):
+                        module_path /= part
+                        paths += [(of, root) for of in (module_path.with_suffix(".py"), module_path / "__init__.py")]
     return trees
 
 
 def fingerprint(trees: dict[str, ast.Module]) -> str:
-    """Return twelve hexadecimal digits that identify code; comments, docstrings, layout and texts do not change them.
+    """Return twelve hexadecimal digits that identify code; comments, docstrings, layout and messages do not count.
 
-    A text is a string with a space in it: part of a message or of help, where names have none.
+    Messages are the texts in raised errors and in arguments that are `help`; any other text may be mathematics.
     """
     for tree in trees.values():
         for node in ast.walk(tree):
+            messages: list[ast.AST] = []
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
                 del node.body[0]
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-                node.value = ""
+            elif isinstance(node, ast.Raise) or (isinstance(node, ast.keyword) and node.arg == "help"):
+                messages = [node]
+            elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "hyperparameter":
+                messages = [*node.args[1:2]]  # help, too
+            for part in itertools.chain(*map(ast.walk, messages)):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    part.value = ""
     dumps = "".join(name + ast.dump(tree) for name, tree in sorted(trees.items()))
     return hashlib.sha256(dumps.encode(errors="surrogateescape")).hexdigest()[:12]
 

@@ -17,7 +17,7 @@ class Training(highway_networks.Training):
         check_hyperparameters(config)  # again: a worker process may lack a block or a loss that a user's file has added
         with one_thread():
             super().__init__(config, data)
-        if type(self.net) is DeepNet and len(slices_of(self.net.hidden, config.batch_size)) > 1:
+        if type(self.net) is DeepNet and len(slices_of(self.net.hidden, max(self.workspaces))) > 1:
             self.net = in_slices(self.net)
             self.workspaces = {size: self.net.workspace(size) for size in self.workspaces}
 

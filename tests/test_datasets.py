@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import MNIST_FILES, digits_net, files_below, gz, idx_bytes, refused_with, small_conv_net
+from helpers import MNIST_FILES, digits_net, files_below, gz, idx_bytes, refused_with, small_conv_net, write_small_mnist
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
@@ -168,14 +168,71 @@ def test_mnist_may_be_unpacked_or_compressed_anew(small_mnist, suffix):
 
 
 def test_fashion_mnist_has_the_md5_of_its_files(small_mnist, monkeypatch):
-    folder = (small_mnist / "hinton-mnist").rename(small_mnist / "fashion-mnist")
+    folder = small_mnist / "fashion-mnist"
+    write_small_mnist(folder, n_train=50)
     files = {name: hashlib.md5((folder / name).read_bytes()).hexdigest() for name in MNIST_FILES}
     monkeypatch.setitem(IDX_SOURCES, "fashion-mnist", IDX_SOURCES["fashion-mnist"]._replace(mirrors=(), files=files))
     repack(folder / TRAIN_IMAGES, "")  # of which nothing is published
-    assert load_dataset("fashion-mnist", small_mnist).train_x.shape == (60, 1, 4, 4)
+    assert load_dataset("fashion-mnist", small_mnist).train_x.shape == (50, 1, 4, 4)
     files[TEST_LABELS] = "0" * 32
     with refused_with(folder / TEST_LABELS, "md5", "0" * 32):
         load_dataset("fashion-mnist", small_mnist)
+
+
+@pytest.mark.parametrize("place", [".", "MNIST/raw"])
+def test_mnist_is_found_in_its_own_folder_and_in_torchvisions_root(small_mnist, tmp_path, place):
+    data = load_dataset("mnist", small_mnist)
+    folder = tmp_path / "root" / place
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    (small_mnist / "hinton-mnist").rename(folder)
+    for name in MNIST_FILES:
+        path = repack(folder / name, "")  # as torchvision does
+    np.testing.assert_array_equal(load_dataset("auto", tmp_path / "root").train_x, data.train_x)
+    path.write_bytes(PAYLOAD)
+    before = files_below(tmp_path / "root")
+    with refused_with(path, "sha256"):
+        load_dataset("mnist", tmp_path / "root")
+    assert files_below(tmp_path / "root") == before
+
+
+@pytest.mark.parametrize("place", [".", "FashionMNIST/raw", "data/fashion"])
+def test_fashion_mnist_is_found_in_torchvisions_root_and_in_a_clone_and_is_never_mnist(tmp_path, monkeypatch, place):
+    folder = tmp_path / "root" / place
+    sums = write_small_mnist(folder)
+    files = {name: hashlib.md5((folder / name).read_bytes()).hexdigest() for name in MNIST_FILES}
+    monkeypatch.setitem(IDX_SOURCES, "fashion-mnist", IDX_SOURCES["fashion-mnist"]._replace(mirrors=(), files=files))
+    (folder / TEST_LABELS).with_suffix("").write_bytes(b"beside the published file, of which a sum is known")
+    assert load_dataset("fashion-mnist", tmp_path / "root").train_x.shape == (60, 1, 4, 4)
+    monkeypatch.setitem(IDX_SOURCES, "mnist", IDX_SOURCES["mnist"]._replace(mirrors=(), files=sums))
+    with refused_with(folder / TRAIN_IMAGES, "expected fashion-mnist, found MNIST"):
+        load_dataset("fashion-mnist", tmp_path / "root")
+
+
+def test_kerass_file_is_mnist_by_the_same_checksums_and_never_unpickled(small_mnist, tmp_path):
+    data = load_dataset("mnist", small_mnist)
+    stored = dict(zip(datasets.KERAS_ARRAYS, (of.squeeze() for of in data[:4]), strict=True))
+    path = tmp_path / "keras" / "mnist.npz"
+    path.parent.mkdir()
+    np.savez_compressed(path, **stored)
+    for place in (path, path.parent):
+        for name in ("mnist", "auto"):
+            for found, expected in zip(load_dataset(name, place)[:4], data[:4], strict=True):
+                np.testing.assert_array_equal(found, expected)
+    spoilt = {
+        "x_train": stored["x_train"] ^ np.uint8(1),
+        "y_train": stored["y_train"].astype(int),
+        "x_test": np.array([{}], object),
+    }
+    for name, array in spoilt.items():
+        np.savez(path, **stored | {name: array})
+        with refused_with(path):
+            load_dataset("mnist", path)
+    np.savez(path, x_train=stored["x_train"])
+    with refused_with(path, "y_train"):
+        load_dataset("mnist", path.parent)
+    path.write_bytes(b"no archive")
+    with refused_with(path, "x_train, y_train, x_test, y_test"):
+        load_dataset("mnist", path.parent)
 
 
 def test_an_unknown_data_set_is_refused():

@@ -84,8 +84,11 @@ NET = '''"""A net."""
 from highway_lab.loop import train  # imported
 def f(x):
     "What it does."
+    p.add_argument("x", help="how many")
     if x in ("name",):
         raise ValueError(f"expected {x} to be less")
+    np.einsum("ij, jk -> ik")
+    y: int = hyperparameter(1, "Number of y")
     return x + 1
 '''
 
@@ -99,6 +102,9 @@ def f(x):
         ("x + 1", "(x +\n 1)", True),
         (" to be less", " to be more", True),
         ('"name"', '"another"', False),
+        ("how many", "how few", True),
+        ("Number of y", "A number", True),
+        ("ij, jk", "ji, jk", False),
         ("x + 1", "x + 2", False),
         ("x + 1", "'x'", False),
     ],
@@ -125,6 +131,14 @@ def test_code_is_parsed_by_one_thread_at_a_time_as_python_demands(tmp_path, monk
     monkeypatch.setattr(logs, "ast", SimpleNamespace(parse=parse))  # pytest parses, too
     with ThreadPoolExecutor(4) as pool:
         assert {*pool.map(logs.parsed, [tmp_path / "net.py"] * 8)} == {1}
+
+
+def test_the_code_of_a_run_has_the_helpers_in_packages(tmp_path, monkeypatch):
+    for path in ("run.py", "pk/__init__.py", "pk/m.py", "pk/n.py"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text({"run.py": "from pk.m import K", "pk/m.py": "from . import n"}.get(path, ""))
+    monkeypatch.setattr(logs, "imported", [str(tmp_path / "run.py")])
+    assert {*logs.users_code()} == {"run", "pk/__init__", "pk/m", "pk/n"}
 
 
 def test_the_code_of_a_run_is_the_mathematics_of_its_kind_of_net():

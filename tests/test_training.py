@@ -1,5 +1,6 @@
 """Training runs: what decides them, what they record, how they end."""
 
+import argparse
 import dataclasses
 import functools
 import math
@@ -18,6 +19,7 @@ from threadpoolctl import threadpool_limits
 import highway_estimators  # noqa: F401, adds its losses
 from conv_recipes import ConvConfig
 from highway_lab import slices, threads
+from highway_lab.cli import add_hyperparameters
 from highway_lab.threads import blas_pools, one_thread
 from highway_lab.training import Training, train_resumably
 from highway_networks import (
@@ -43,9 +45,10 @@ DIVERGING = dataclasses.replace(SMALL, optimizer="momentum", activation="relu", 
 
 @dataclasses.dataclass(frozen=True)
 class OwnConfig(TrainingConfig, Architecture):
-    """A family of nets with a name of its own for their width."""
+    """A family of nets with a name of its own for their width, and types as `from __future__ import annotations`."""
 
-    units: int = hyperparameter(8, "units in each block")
+    units: "int" = hyperparameter(8, "units in each block")  # noqa: RUF009, a field
+    noisy: "bool" = hyperparameter(False, "adds noise")  # noqa: RUF009
     title = "own"
     depth = 1
 
@@ -57,6 +60,11 @@ def test_a_family_of_ones_own_trains_in_the_laboratory_as_alone(digits):
     config = OwnConfig(epochs=1, n_train=150, n_test=50)
     flat = [run.net.params.flat for run in (train_resumably(config, digits), train(config, digits))]
     np.testing.assert_array_equal(*flat)
+    with pytest.raises(InputError, match=r"`units`: expected a value of type int, found 2\.5"):
+        OwnConfig(units=2.5)
+    parser = argparse.ArgumentParser()
+    add_hyperparameters(parser, OwnConfig)
+    assert vars(parser.parse_args(["--units", "3", "--noisy"])) == {"units": 3, "noisy": True}
 
 
 # ---------------------------------------------------------------------------------- reproducibility
@@ -438,3 +446,8 @@ def test_a_process_that_lacks_a_block_or_a_loss_says_so(digits, monkeypatch, fie
     monkeypatch.delitem(table, "own")
     with pytest.raises(InputError, match=f"`{field}`: expected one of .*, found own; "):
         Training(config, digits)
+
+
+def test_a_batch_size_far_above_the_samples_costs_nothing(digits):
+    found = Training(Config(depth=1, n_train=60, batch_size=10**11), digits)
+    assert {*found.workspaces} == {60}

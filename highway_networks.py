@@ -38,6 +38,9 @@ if __name__ == "__main__":
         ) from None
     start("highway_lab.programs")  # ends the process; it imports this file again, by the name that workers know
 
+if "DeepNet" in globals():  # its classes and blocks would be others than those that are in use
+    raise ImportError("highway_networks: expected to be imported once, found a reload; restart the kernel")
+
 import gzip
 import json
 import lzma

@@ -25,6 +25,9 @@ if __name__ == "__main__":
 
     start("conv_recipes")
 
+if "ConvNet" in globals():  # its stages would be others than those that are in use
+    raise ImportError("conv_highway_networks: expected to be imported once, found a reload; restart the kernel")
+
 import functools
 import math
 import os

@@ -1,7 +1,6 @@
 """Command lines: errors in one line, exit codes, flags from a dataclass of hyperparameters and their rules."""
 
 import argparse
-import dataclasses
 import importlib
 import os
 import re
@@ -238,8 +237,8 @@ def flag(name: str) -> str:
 
 def add_hyperparameters(parser: argparse.ArgumentParser, config: type, leave_out: Collection[str] = ()) -> None:
     """Add a flag for each field of a dataclass of hyperparameters; a flag that is not given sets no attribute."""
-    for field in dataclasses.fields(config):
+    for field, parse in core.types_of(config).items():
         if field.name not in leave_out:
-            kind = {"action": argparse.BooleanOptionalAction} if field.type is bool else {"type": field.type}
+            kind = {"action": argparse.BooleanOptionalAction} if parse is bool else {"type": parse}
             text = f"{field.metadata['help']} (default: {field.default})"
             parser.add_argument(flag(field.name), **kind, default=argparse.SUPPRESS, help=text)

@@ -15,6 +15,7 @@ import os
 import platform
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ import numpy as np
 from highway_lab.datasets import DATASETS, is_dataset_name
 from highway_lab.fields import Count, NonEmpty, check_lengths
 from highway_lab.files import atomic_write, content_of
+from highway_lab.threads import outlive_forks
 from highway_networks import ADD_NAME, BLOCKS, TEST_IMAGES, Dataset, History, InputError, Run, rounded
 
 SCHEMA: Literal[1] = 1
@@ -335,8 +337,13 @@ def source_of(module: str) -> Path:
     return Path(getattr(sys.modules.get(module), "__file__", None) or ROOT / f"{module.replace('.', '/')}.py")
 
 
+_parsing = threading.Lock()  # CPython counts the depth of recursion for all threads together
+outlive_forks(_parsing)
+
+
 def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_bytes())
+    with _parsing:
+        return ast.parse(path.read_bytes())
 
 
 def users_code() -> dict[str, ast.Module]:

@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import importlib
 import json
 import re
 import sys
@@ -171,6 +172,15 @@ def test_public_names_exist_and_include_those_that_the_pages_import(module):
     for page in ("README.md", "CONTRIBUTING.md"):
         for imported in re.findall(rf"^from {module.stem} import (.*)$", (ROOT / page).read_text(), re.MULTILINE):
             assert {*imported.split(", ")} - {"*"} <= {*names}, page
+
+
+@pytest.mark.parametrize("module", ["highway_networks", "conv_highway_networks"])
+def test_a_module_that_is_reloaded_says_to_restart_the_kernel_and_stays_as_it_was(module):
+    module = sys.modules[module]
+    before = dict(vars(module))
+    with pytest.raises(ImportError, match="found a reload; restart the kernel"):
+        importlib.reload(module)
+    assert all(vars(module)[name] is value for name, value in before.items() if not name.startswith("__"))
 
 
 def test_all_modules_that_are_installed_name_what_is_public():

@@ -4,8 +4,11 @@ import dataclasses
 import json
 import math
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -112,6 +115,22 @@ def test_a_fingerprint_of_code_leaves_out_what_does_not_run(tmp_path, old, new, 
         (tmp_path / "net.py").write_text(text)
         found.add(logs.fingerprint({"net": logs.parsed(tmp_path / "net.py")}))
     assert (len(found) == 1) == same
+
+
+def test_code_is_parsed_by_one_thread_at_a_time_as_python_demands(tmp_path, monkeypatch):
+    (tmp_path / "net.py").write_text(NET)
+    inside = []
+
+    def parse(content: bytes) -> int:
+        inside.append(content)
+        time.sleep(0.01)
+        together = len(inside)
+        inside.pop()
+        return together
+
+    monkeypatch.setattr(logs, "ast", SimpleNamespace(parse=parse))  # pytest parses, too
+    with ThreadPoolExecutor(4) as pool:
+        assert {*pool.map(logs.parsed, [tmp_path / "net.py"] * 8)} == {1}
 
 
 def test_the_code_of_a_run_has_the_helpers_in_packages(tmp_path, monkeypatch):

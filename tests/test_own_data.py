@@ -6,6 +6,7 @@ import re
 from dataclasses import asdict
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import bsr_array, coo_array, csc_array, csr_array, dia_array, lil_array
 
@@ -118,6 +119,33 @@ def test_sparse_samples_train_as_dense_ones_do():
         net = train(SMALL, (make(X), Y, make(X_TEST), Y_TEST)).net
         np.testing.assert_array_equal(net.params.flat, dense.params.flat)
         np.testing.assert_array_equal(net.predict(make(X_TEST)), dense.predict(X_TEST))
+
+
+def test_the_column_of_a_data_frame_that_cannot_be_trained_on_is_named():
+    frame = pd.DataFrame(X, columns=[*"abcd"]).assign(flag=X[:, 1] > 0)
+    run = train(SMALL, (frame, Y, frame, Y))
+    assert run.net.config["d_in"] == 5
+    np.testing.assert_array_equal(run.net.params.flat, train(SMALL, 2 * (np.c_[X, X[:, 1] > 0], Y)).net.params.flat)
+    for hole, found in (("Paris", "found 'Paris' in column 'c'"), (pd.NA, "found <NA> in column 'c'")):
+        holed = frame.astype({"c": object})
+        holed.loc[7, "c"] = hole
+        with pytest.raises(InputError, match=f"train_x: expected an array of numbers, {found}"):
+            train(SMALL, (holed, Y, frame, Y))
+    frame.loc[7, "b"] = math.nan
+    with pytest.raises(InputError, match=r"test_x: .* with NaN or infinity in column 'b'"):
+        train(SMALL, (frame.fillna(0), Y, frame, Y))
+    with pytest.raises(InputError, match=r"train_x: .* with NaN or infinity in column 1"):
+        train(SMALL, (frame.to_numpy(float), Y, X, Y))
+
+
+@pytest.mark.filterwarnings("error")
+def test_columns_far_from_standardised_are_warned_of():
+    wide = pd.DataFrame(X * [1, 1, 1000, 1], columns=[*"abcd"])
+    with pytest.warns(UserWarning, match="train_x: expected columns of one scale, found .* in column 'c'") as warned:
+        train(SMALL, (wide, Y, wide, Y))
+    assert warned[0].filename == __file__
+    for like in (X, csr_array(X), (X > 0).astype(int)):
+        train(SMALL, (like, Y, like, Y))
 
 
 def holed(x: np.ndarray, hole: float) -> np.ndarray:

@@ -1,9 +1,13 @@
 """Training runs: what decides them, what they record, how they end."""
 
+import argparse
 import dataclasses
 import functools
 import math
+import os
+import signal
 import threading
+import time
 import warnings
 
 import numpy as np
@@ -14,7 +18,8 @@ from threadpoolctl import threadpool_limits
 
 import highway_estimators  # noqa: F401, adds its losses
 from conv_recipes import ConvConfig
-from highway_lab import slices
+from highway_lab import slices, threads
+from highway_lab.cli import add_hyperparameters
 from highway_lab.threads import blas_pools, one_thread
 from highway_lab.training import Training, train_resumably
 from highway_networks import (
@@ -40,9 +45,10 @@ DIVERGING = dataclasses.replace(SMALL, optimizer="momentum", activation="relu", 
 
 @dataclasses.dataclass(frozen=True)
 class OwnConfig(TrainingConfig, Architecture):
-    """A family of nets with a name of its own for their width."""
+    """A family of nets with a name of its own for their width, and types as `from __future__ import annotations`."""
 
-    units: int = hyperparameter(8, "units in each block")
+    units: "int" = hyperparameter(8, "units in each block")  # noqa: RUF009, a field
+    noisy: "bool" = hyperparameter(False, "adds noise")  # noqa: RUF009
     title = "own"
     depth = 1
 
@@ -54,6 +60,11 @@ def test_a_family_of_ones_own_trains_in_the_laboratory_as_alone(digits):
     config = OwnConfig(epochs=1, n_train=150, n_test=50)
     flat = [run.net.params.flat for run in (train_resumably(config, digits), train(config, digits))]
     np.testing.assert_array_equal(*flat)
+    with pytest.raises(InputError, match=r"`units`: expected a value of type int, found 2\.5"):
+        OwnConfig(units=2.5)
+    parser = argparse.ArgumentParser()
+    add_hyperparameters(parser, OwnConfig)
+    assert vars(parser.parse_args(["--units", "3", "--noisy"])) == {"units": 3, "noisy": True}
 
 
 # ---------------------------------------------------------------------------------- reproducibility
@@ -370,6 +381,38 @@ def test_the_limit_on_threads_lasts_until_the_last_of_several_has_left():
         leave.set()
         other.join()
         assert threads_now() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_process_that_forks_while_threads_predict_neither_waits_for_them_nor_keeps_their_limit():
+    inside, locked, leave = threading.Event(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with one_thread():
+            inside.set()
+            leave.wait()
+
+    def lock() -> None:
+        with threads._lock:
+            locked.set()
+            time.sleep(0.2)  # so long that the fork meanwhile begins
+
+    with threadpool_limits(2, user_api="blas"):
+        others = [threading.Thread(target=hold), threading.Thread(target=lock)]
+        for other, there in zip(others, (inside, locked), strict=True):
+            other.start()
+            there.wait()
+        if not (child := os.fork()):
+            signal.alarm(10)  # ends a child that waits
+            with one_thread():
+                first = threads_now()
+            os._exit((first, threads_now()) != ({1}, {2}))
+        ended, here = os.waitpid(child, 0)[1], threads_now()
+        leave.set()
+        for other in others:
+            other.join()
+        assert (ended, here, threads_now()) == (0, {1}, {2})
 
 
 def threads_now() -> set[int]:

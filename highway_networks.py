@@ -32,10 +32,9 @@ if __name__ == "__main__":
     try:
         from highway_lab.start import start
     except ModuleNotFoundError as error:
-        found = f"expected highway_lab and what it needs, found: {error}; pip install the checkout"
-        raise SystemExit(
-            f"highway_networks.py: {found}, or import this file: train(Config(), load_mnist(FOLDER))"
-        ) from None
+        found = f"highway_networks.py: expected highway_lab and what it needs, found: {error}"
+        remedy = "pip install the checkout, or import this file: train(Config(), load_mnist(FOLDER))"
+        raise SystemExit(f"{found}; {remedy}") from None
     start("highway_lab.programs")  # ends the process; it imports this file again, by the name that workers know
 
 if "DeepNet" in globals():  # its classes and blocks would be others than those that are in use
@@ -871,22 +870,6 @@ OPTIMIZERS: dict[str, Callable[[Tensors, Any], Any]] = {  # of parameters and a 
 
 # -------------------------------------------------------------------------------------------- training
 
-TEST_IMAGES = "test images"  # Dataset.test_set if all of them are used
-
-
-class Dataset(NamedTuple):
-    """Samples for training and for testing."""
-
-    train_x: np.ndarray  # images as uint8 (n, channels, rows, columns), or features as floats (n, ...), also sparse
-    train_y: np.ndarray  # classes (n,) or (n, 1) as integers, truth values or texts, or floats (n, K), also sparse
-    test_x: np.ndarray
-    test_y: np.ndarray
-    outputs: int | None = None  # K, that a net needs: classes are 0..K-1; None: as many as the targets have
-    test_set: str = TEST_IMAGES  # which samples are there for testing, in words
-    train_weights: np.ndarray | None = None  # (n,), factors on the losses of the training samples, 1 on average
-    classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes were anything but 0..K-1
-
-
 SCHEDULES = {  # factor on the learning rate, given the share of all steps that is done
     "constant": lambda done: 1.0,
     "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,  # from 1 to 0 (Loshchilov & Hutter 2017, eq. 5)
@@ -912,7 +895,6 @@ def scheduled_rate(schedule: str, done: float) -> float:
 
 
 GATE_SAMPLES = 128  # test samples over which the mean T of a block is taken, whatever the batch size
-LARGEST_SIZE = 20  # mean absolute value of a column, beyond which `train` warns: it drowns the others
 SCHEDULE = (is_schedule, "constant, cosine, another name in SCHEDULES, or shares of the training like 0.5,0.75")
 
 
@@ -976,10 +958,31 @@ class Config(TrainingConfig, DeepArchitecture):
     def title(self) -> str:
         return f"{self.block} depth {self.depth}"
 
-    def new_net(self, data: Dataset, rng: np.random.Generator) -> DeepNet:
+    def new_net(self, data: "Dataset", rng: np.random.Generator) -> DeepNet:
         """Make the net for `data`, whose weights `rng` draws."""
         architecture = {field.name: getattr(self, field.name) for field in fields(DeepArchitecture)}
         return DeepNet(math.prod(data.train_x.shape[1:]), data.outputs or 0, **architecture, rng=rng)
+
+
+def train(
+    config: TrainingConfig, data: Any, *, net: Net | None = None, report: Callable[["Run"], Any] = lambda run: None
+) -> "Run":
+    """Train one net on a random subset of a Dataset, or of its four arrays; returns the record, whose `net` is trained.
+
+    net: one whose parameters are where the training begins, with a fresh optimiser; it stays as it was. report: called
+    with the run so far after each epoch, the untrained net's (epoch 0) included, and ends it by returning True; `print`
+    prints a line. A loss that is not finite ends the run as diverged, with a warning; columns far from standardised
+    are warned of, too. Raises InputError if the arguments do not suit each other.
+    """
+    training = Training(config, data, net)
+    warn_of_scale(training.data.train_x, data[0])
+    for _ in training.epochs():
+        if report(training.run()):
+            break
+    if training.diverged:
+        found = f"the loss is not finite in epoch {training.epoch}; choose a lower lr, clip, or standardise the inputs"
+        warnings.warn(f"training has diverged: {found}", stacklevel=2)
+    return training.run()
 
 
 def batches(config: TrainingConfig, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -998,7 +1001,7 @@ class Training:
     data, validation        the samples in use; validation samples (x, y)
     """
 
-    def __init__(self, config: TrainingConfig, data: Dataset, net: Net | None = None):
+    def __init__(self, config: TrainingConfig, data: Any, net: Net | None = None):
         """Draw subset and weights from the config's seed, or take those of `net`; raises InputError for misfits."""
         subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
         self.loss, data = LOSSES[config.loss], as_dataset(data, config.loss)
@@ -1042,12 +1045,11 @@ class Training:
             for step, chosen in enumerate(epoch):
                 x, y = self.net.preprocess(self.data.train_x[chosen]), self.data.train_y[chosen]
                 batch = config.augmented(x, self.rng), y, self.workspaces[len(chosen)]
-                options: dict[str, Any] = {"clip": config.clip, "weight_decay": config.weight_decay}
-                options["rate"] = scheduled_rate(config.schedule, (self.epoch + step / len(epoch)) / config.epochs)
-                options["weights"] = None if sample_weights is None else sample_weights[chosen]
-                loss, norm = self.net.train_step(*batch, self.loss, self.optimizer, **options)
-                measured.append((loss, norm))
-                if not math.isfinite(loss):
+                rate = scheduled_rate(config.schedule, (self.epoch + step / len(epoch)) / config.epochs)
+                weights = None if sample_weights is None else sample_weights[chosen]
+                options = {"clip": config.clip, "weight_decay": config.weight_decay, "rate": rate, "weights": weights}
+                measured.append(self.net.train_step(*batch, self.loss, self.optimizer, **options))
+                if not math.isfinite(measured[-1][0]):
                     break
             return tuple(np.mean(measured, axis=0).tolist())
 
@@ -1069,35 +1071,8 @@ class Training:
 
     def run(self) -> "Run":
         """Return the record so far, and the net as `net`."""
-        net, gate_means = self.net, self.gate_means or None
-        measured = self.loss.metric, self.diverged, self.history, gate_means
-        return Run(self.config, net.params.flat.size, *measured, net, self.data.classes)
-
-
-def train(
-    config: TrainingConfig, data: Any, *, net: Net | None = None, report: Callable[["Run"], Any] = lambda run: None
-) -> "Run":
-    """Train one net on a random subset of a Dataset, or of its four arrays; returns the record, whose `net` is trained.
-
-    net: one whose parameters are where the training begins, with a fresh optimiser; it stays as it was. report: called
-    with the run so far after each epoch, the untrained net's (epoch 0) included, and ends it by returning True; `print`
-    prints a line. A loss that is not finite ends the run as diverged, with a warning; columns far from standardised
-    are warned of, too. Raises InputError if the arguments do not suit each other.
-    """
-    training = Training(config, data, net)
-    if (x := training.data.train_x[:1000]).dtype != np.uint8:
-        sizes = np.ravel(abs(x).mean(axis=0))
-        if sizes.max(initial=0) > LARGEST_SIZE:
-            found = f"a mean size of {sizes.max():.3g} in {column_name(data[0], int(sizes.argmax()))}"
-            remedy = "subtract the training mean and divide by the standard deviation, in both halves"
-            warnings.warn(f"train_x: expected columns of one scale, found {found}; {remedy}", stacklevel=2)
-    for _ in training.epochs():
-        if report(training.run()):
-            break
-    if training.diverged:
-        found = f"the loss is not finite in epoch {training.epoch}; choose a lower lr, clip, or standardise the inputs"
-        warnings.warn(f"training has diverged: {found}", stacklevel=2)
-    return training.run()
+        measured = self.loss.metric, self.diverged, self.history, self.gate_means or None
+        return Run(self.config, self.net.params.flat.size, *measured, self.net, self.data.classes)
 
 
 # ----------------------------------------------------------------------------------------- the record
@@ -1208,7 +1183,24 @@ def check_hyperparameters(config: Any) -> None:
 
 # ----------------------------------------------------------------------------------------------- data
 
+TEST_IMAGES = "test images"  # Dataset.test_set if all of them are used
+
+
+class Dataset(NamedTuple):
+    """Samples for training and for testing."""
+
+    train_x: np.ndarray  # images as uint8 (n, channels, rows, columns), or features as floats (n, ...), also sparse
+    train_y: np.ndarray  # classes (n,) or (n, 1) as integers, truth values or texts, or floats (n, K), also sparse
+    test_x: np.ndarray
+    test_y: np.ndarray
+    outputs: int | None = None  # K, that a net needs: classes are 0..K-1; None: as many as the targets have
+    test_set: str = TEST_IMAGES  # which samples are there for testing, in words
+    train_weights: np.ndarray | None = None  # (n,), factors on the losses of the training samples, 1 on average
+    classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes were anything but 0..K-1
+
+
 MOST_CLASSES = 10**6  # more are not numbered in a row from 0
+LARGEST_SIZE = 20  # mean absolute value of a column, beyond which `train` warns
 SPLIT = (  # remedy of samples without a test half
     "split them: i = np.random.permutation(len(X)); n = len(i) // 5; data = X[i[n:]], y[i[n:]], X[i[:n]], y[i[:n]]"
 )
@@ -1261,6 +1253,15 @@ def prepared(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         expected = f"a batch of shape (B, {', '.join(map(str, shape))})"
         raise InputError(f"x: expected {expected}, found {x.shape}; pass samples like those of the training")
     return x
+
+
+def warn_of_scale(x: Any, given: Any) -> None:
+    """Warn of features x (n, ...), `given` as such, of which one is so large that it drowns the others."""
+    sizes = np.ravel(abs(x[:1000]).mean(axis=0))
+    if x.dtype != np.uint8 and sizes.max() > LARGEST_SIZE:
+        found = f"a mean size of {sizes.max():.3g} in {column_name(given, int(sizes.argmax()))}"
+        remedy = "subtract the training mean and divide by the standard deviation, in both halves"
+        warnings.warn(f"train_x: expected columns of one scale, found {found}; {remedy}", stacklevel=3)
 
 
 def check_array(

@@ -26,7 +26,7 @@ from typing import Any, Generic, TypeVar
 from highway_lab import Interrupted, logs
 from highway_lab.cli import count, ignore_interrupts, import_file
 from highway_lab.console import count_of
-from highway_lab.files import atomic_write, content_of, make_place, remove, scratch_folder
+from highway_lab.files import atomic_write, content_of, make_place, reason_of, remove, scratch_folder
 from highway_lab.logs import Result, imported
 from highway_networks import InputError
 
@@ -121,11 +121,11 @@ class ResultFile(Generic[ResultT]):
 
     def _content(self) -> bytes:
         try:
-            content = content_of(self.path)
+            logs.check_count(content := content_of(self.path))
         except FileNotFoundError:
             return b""
-        except OSError as error:
-            raise InputError(f"{self.path}: expected a file of results, found: {error.strerror}; move it") from error
+        except (OSError, ValueError) as error:
+            raise InputError(f"{self.path}: expected a file of results, found: {reason_of(error)}; move it") from error
         if not (content.startswith(self._opening) or self._opening.startswith(content)):
             raise InputError(f"{self.path}: expected a {self._name} a line, found something else; move the file")
         return content

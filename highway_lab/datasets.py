@@ -429,6 +429,15 @@ def load_folder(folder: str | os.PathLike, size: int | None = None) -> Dataset:
     return Dataset(x[:n_train], y[:n_train], x[n_train:], y[n_train:], len(classes), test_set, classes=classes)
 
 
+def read_image(path: str | os.PathLike) -> np.ndarray:
+    """Return an image (C, H, W), uint8, as `load_folder` reads it; raises InputError."""
+    path = as_path(path)
+    walk = Walk(path.parent)
+    (image,) = _read_images(walk, [path], None)
+    walk.tell()
+    return image
+
+
 def name_of(dataset: str, data: Dataset) -> str:
     """Return the name of a data set in logs: a folder's images have another name if any of them changes."""
     if dataset in DATASETS:
@@ -504,7 +513,7 @@ def _read_images(walk: Walk, paths: Sequence[Path], size: int | None) -> np.ndar
             image, grey = _read_image(walk, path)
         except Exception as error:  # whatever Pillow says of a foreign or truncated file
             found = f"expected an image, found: {reason_of(error):.100}"
-            raise InputError(f"{path}: {found}; remove or convert it, and others like it") from error
+            raise InputError(f"{path}: {found}; check, convert or remove it") from error
         is_deep, largest = image.ndim == 2, int(image.max())
         if size is not None:
             image = np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR))

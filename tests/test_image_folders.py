@@ -12,7 +12,7 @@ from PIL import Image
 import conv_recipes
 import visualize_highway_networks as pictures
 from highway_lab import datasets, programs
-from highway_lab.datasets import Walk, load_dataset, load_folder
+from highway_lab.datasets import load_dataset, load_folder, read_image
 from highway_networks import Dataset
 
 
@@ -36,11 +36,6 @@ def flowers(workdir) -> Path:
 def numbers(images: np.ndarray) -> list[int]:
     """Return the numbers of the images that `write_images` wrote."""
     return sorted((images[:, 0, 0, 0] // 10).tolist())
-
-
-def read(path: Path) -> np.ndarray:
-    """The image (C, H, W) in a file."""
-    return datasets._read_images(Walk(path.parent), [path], None)[0]
 
 
 def all_images(data: Dataset) -> np.ndarray:
@@ -88,7 +83,7 @@ def test_a_picture_of_any_mode_has_its_brightness(tmp_path, mode, suffix, grey):
     deep = Image.fromarray(pixels.astype(np.uint16) * 257)
     picture = deep if mode == "I;16" else Image.fromarray(pixels).convert(mode)
     picture.save(tmp_path / f"picture.{suffix}")
-    image = read(tmp_path / f"picture.{suffix}")
+    image = read_image(tmp_path / f"picture.{suffix}")
     assert (len(image), image.dtype) == (1 if grey else 3, np.uint8)
     np.testing.assert_allclose(image.astype(int), np.broadcast_to(pixels, image.shape), atol=3)
 
@@ -98,7 +93,7 @@ def test_transparent_pixels_are_white(tmp_path, mode, empty, ink):
     picture = Image.new(mode, (4, 3), empty)
     picture.putpixel((1, 2), ink)
     picture.save(tmp_path / "drawing.png")
-    image = read(tmp_path / "drawing.png")
+    image = read_image(tmp_path / "drawing.png")
     assert (image[:, 2, 1].max(), (image == 255).sum()) == (0, image.size - len(image))
 
 
@@ -124,7 +119,7 @@ def test_a_picture_is_turned_as_its_camera_noted(tmp_path):
     picture, exif = Image.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4)), Image.Exif()
     exif[0x0112] = 6  # to be turned by 90 degrees
     picture.save(tmp_path / "turned.png", exif=exif)
-    np.testing.assert_array_equal(read(tmp_path / "turned.png")[0], np.rot90(np.arange(12).reshape(3, 4), -1))
+    np.testing.assert_array_equal(read_image(tmp_path / "turned.png")[0], np.rot90(np.arange(12).reshape(3, 4), -1))
 
 
 def test_a_line_says_what_is_left_out_or_changed(flowers, capsys):

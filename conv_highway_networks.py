@@ -41,7 +41,6 @@ from highway_networks import (
     ACTIVATIONS,
     BLOCKS,
     FINITE,
-    INITS,
     NO_SAMPLES,
     POSITIVE,
     ZERO_OR_MORE,
@@ -110,6 +109,7 @@ class Dropout(NamedTuple):
 STAGES = {stage.__name__: stage for stage in (Convolution, Blocks, MaxPool, AveragePool, Dropout)}
 Stage = Convolution | Blocks | MaxPool | AveragePool | Dropout
 MOST_LAYERS = 10_000  # of a net; a file that claims more is damaged
+CONV_INITS = ["he", "orthogonal", "uniform"]  # the INITS that depend on fan_in alone, which is k·k·C
 
 
 def output_shape(stage: Stage, shape: Shape) -> Shape:
@@ -496,7 +496,7 @@ class ConvArchitecture(Architecture):
     """Hyperparameters of a ConvNet, beside its stages."""
 
     activation: str = hyperparameter("relu", "activation in H", ACTIVATIONS)
-    init: str = hyperparameter("he", "initial weights; he and glorot are the normalised ones", INITS)
+    init: str = hyperparameter("he", "initial weights: normalised, orthogonal, or uniform in ±1/√fan_in", CONV_INITS)
     gate_bias: float = hyperparameter(-1.0, "initial transform-gate bias b_T", FINITE)
     batch_norm: bool = hyperparameter(False, "normalise H's affine map over the batch")
     contrast: bool = hyperparameter(False, "global contrast normalisation, and subtract the mean image")

@@ -25,11 +25,11 @@ from sklearn.utils import check_array, gen_batches
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
-from conv_highway_networks import ConvNet, Stage, as_stage
+from conv_highway_networks import CONV_INITS, ConvNet, Stage, as_stage
 from conv_recipes import FEW_DROPOUT, NETS, STEPS, UNIT, ConvConfig, for_few_images
 from highway_estimators import CLASSES_DOC, EITHER, PRECISIONS, HighwayEstimator, LabelsMixin, describe, has_gates
 from highway_lab.slices import SlicedConvNet
-from highway_networks import FINITE, INITS, OPTIMIZERS, POSITIVE, SCHEDULE, ZERO_OR_MORE, hyperparameter
+from highway_networks import FINITE, OPTIMIZERS, POSITIVE, SCHEDULE, ZERO_OR_MORE, hyperparameter
 
 __all__ = ["HighwayImageClassifier"]
 
@@ -58,7 +58,7 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
         None, "Stages instead of the net's, such as [Convolution(16), Blocks(3), MaxPool(2, 2)]."
     )
     _: dataclasses.KW_ONLY
-    init: str = hyperparameter("he", "Initial weights, a name in `highway_networks.INITS`.", INITS)
+    init: str = hyperparameter("he", "Initial weights: he, orthogonal or uniform.", CONV_INITS)
     gate_bias: float | str = hyperparameter("auto", f"Initial gate bias b_T; {RECIPE}", FINITE)
     batch_norm: bool = hyperparameter(False, "Normalise H's affine map over the batch.", EITHER)
     contrast: bool | str = hyperparameter("auto", f"Normalise each image's contrast; {RECIPE}", EITHER)

@@ -45,7 +45,7 @@ def slices_of(net: Net, batch_size: int) -> list[slice]:
 class SlicedWorkspace:
     """A workspace for each slice of a batch, and the sum of their gradients."""
 
-    def __init__(self, rows: list[slice], parts: list[Any], rng: np.random.Generator | None, gradients: Tensors):
+    def __init__(self, rows: list[slice], parts: list[Any], rng: Any, gradients: Tensors):
         self.rows, self.parts, self.rng, self.gradients = rows, parts, rng, gradients
 
 

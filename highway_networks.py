@@ -1125,8 +1125,9 @@ class Run:
 
     def __repr__(self) -> str:
         of = self.history
-        last = f"{self.metric} {of.train_score[-1]} in training, {of.test_score[-1]} in the test"
-        last = "diverged" if self.diverged else last
+        halves = {"training": of.train_score, "validation": of.validation_score, "the test": of.test_score}
+        scores = [f"{rows[-1]} in {half}" for half, rows in halves.items() if rows and rows[-1] is not None]
+        last = "diverged" if self.diverged else f"{self.metric} {', '.join(scores)}"
         return f"Run({self.config.title}, seed {self.config.seed}; epoch {of.epoch[-1]}: {last})"
 
 
@@ -1199,11 +1200,8 @@ class Dataset(NamedTuple):
     classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes were anything but 0..K-1
 
 
-MOST_CLASSES = 10**6  # more are not numbered in a row from 0
 LARGEST_SIZE = 20  # mean absolute value of a column, beyond which `train` warns
-SPLIT = (  # remedy of samples without a test half
-    "split them: i = np.random.permutation(len(X)); n = len(i) // 5; data = X[i[n:]], y[i[n:]], X[i[:n]], y[i[:n]]"
-)
+SPLIT = "i = np.random.permutation(len(X)); n = len(i) // 5; data = X[i[n:]], y[i[n:]], X[i[:n]], y[i[:n]]"
 
 
 def dense(x: Any) -> Any:
@@ -1232,10 +1230,11 @@ def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
     """Return an array, or a sparse matrix that has rows; raises InputError for other kinds: texts, dates, masked."""
     array = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
     found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}"
-    if array.dtype == object and array.ndim == 2:  # a data frame, whose columns may be of several kinds
-        others = ((j, of) for j, column in enumerate(array.T) for of in column if not isinstance(of, Real | np.bool_))
+    if array.dtype == object and array.ndim in (1, 2):  # such as a data frame, with columns of several kinds
+        columns = enumerate(np.atleast_2d(array.T))
+        others = ((j, of) for j, column in columns for of in column if not isinstance(of, Real | np.bool_))
         j, other = next(others, (None, None))
-        array, found = (array.astype(float), "") if j is None else (array, f"{other!r:.40} in {column_name(x, j)}")
+        array, found = (np.array(array.tolist()), "") if j is None else (array, f"{other!r:.40} in {column_name(x, j)}")
     if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds:
         raise InputError(f"{name}: expected an array of numbers, found {found}; convert it, or fill in what is missing")
     return array
@@ -1285,12 +1284,16 @@ def is_text(y: Any) -> bool:
 
 
 def check_labels(name: str, y: np.ndarray) -> None:
-    """Raise InputError, with the line to type, for classes that stand there as one-hot rows or as floats."""
+    """Raise InputError, with the line to type, for classes that stand there as one-hot rows or floats, or have gaps."""
     one_hot = y.ndim == 2 and y.shape[1] > 1 and bool((np.isin(y, (0, 1)).all(1) & (y.sum(1) == 1)).all())
-    floats = y.dtype.kind == "f" and y.shape[1:] in ((), (1,)) and bool((y == np.round(y)).all())
-    if one_hot or floats:
+    floats = y.dtype.kind == "f" and y.shape[1:] in ((), (1,))
+    gaps = floats and bool(np.isnan(y).any())
+    if one_hot or gaps or (floats and (y == np.round(y)).all()):
         found, line = ("one-hot rows", f"argmax({name}, axis=1)") if one_hot else (y.dtype, f"array({name}, int)")
-        raise InputError(f"{name}: expected classes (n,) as integers or texts, found {found}; pass np.{line}")
+        remedy = "leave out the samples without a class" if gaps else f"pass np.{line}"
+        raise InputError(
+            f"{name}: expected classes (n,) as integers or texts, found {'NaN' if gaps else found}; {remedy}"
+        )
 
 
 def as_dataset(data: Any, loss: str) -> Dataset:
@@ -1302,11 +1305,13 @@ def as_dataset(data: Any, loss: str) -> Dataset:
         data = data if isinstance(data, Dataset) else Dataset(*data)
     except TypeError as error:
         found = f"{type(data).__name__}" + (f" of {len(data)}" if hasattr(data, "__len__") else "")
-        raise InputError(f"data: expected train_x, train_y, test_x, test_y, found {found}; {SPLIT}") from error
+        raise InputError(
+            f"data: expected train_x, train_y, test_x, test_y, found {found}; split them: {SPLIT}"
+        ) from error
     target, halves = LOSSES[loss].target, {name: getattr(data, name) for name in ("train_y", "test_y")}
     train_x, test_x = (as_numbers(name, getattr(data, name)) for name in ("train_x", "test_x"))
     if texts := all(is_text(y) for y in halves.values()):
-        targets = [np.asarray(y, object).astype(str) for y in halves.values()]
+        targets = [np.asarray(y, object) for y in halves.values()]
     else:
         targets = [dense(as_numbers(name, y)) for name, y in halves.items()]
     targets = [y.astype(int) if y.dtype == bool else y for y in targets]
@@ -1322,7 +1327,8 @@ def as_dataset(data: Any, loss: str) -> Dataset:
     if classes:
         targets = [y[:, 0] if y.shape[1:] == (1,) else y for y in targets]
         if texts or (data.outputs is None and not data.classes and all(y.ndim == 1 for y in targets)):
-            labels, codes = np.unique(np.concatenate(targets), return_inverse=True)
+            numbered = [y.astype(str if texts else int) for y in targets]  # unsigned and signed would become floats
+            labels, codes = np.unique(np.concatenate(numbered), return_inverse=True)
             targets = np.split(codes, [len(targets[0])])
             if not np.array_equal(labels, np.arange(len(labels))):
                 data = data._replace(classes=tuple(str(label) for label in labels))
@@ -1332,7 +1338,7 @@ def as_dataset(data: Any, loss: str) -> Dataset:
         raise InputError(f"test_x: expected pixels (uint8) in both halves or in none, found {found}; convert one")
     counted = max(int(y.max(initial=0)) for y in targets) + 1 if classes else math.prod(train_y.shape[1:])
     outputs = (len(data.classes) or counted) if data.outputs is None else data.outputs
-    check("outputs", outputs, int, (lambda value: 0 <= value <= MOST_CLASSES, f"a number up to {MOST_CLASSES:,}"))
+    check("outputs", outputs, int, (lambda value: 0 <= value <= 10**6, "a number up to 1,000,000"))
     if data.classes and len(data.classes) != outputs:
         found = f"{len(data.classes)} for {outputs} outputs"
         raise InputError(f"classes: expected a name for each output, found {found}; state what agrees, or one of them")

@@ -44,7 +44,7 @@ KERAS_ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 IDX_SOURCES = {
     "mnist": Source(
-        ("hinton-mnist", "", "MNIST/raw"),  # the last is torchvision's
+        ("hinton-mnist", "", "MNIST/raw", "raw"),  # the last two are torchvision's
         f"{IDX_FILES} here, in hinton-mnist/ or in MNIST/raw/, or Keras's {KERAS_FILE} here",
         ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
         "payload",
@@ -57,7 +57,7 @@ IDX_SOURCES = {
         },
     ),
     "fashion-mnist": Source(
-        ("fashion-mnist", "", "FashionMNIST/raw", "data/fashion"),  # the last is its authors' repository's
+        ("fashion-mnist", "", "FashionMNIST/raw", "raw", "data/fashion"),  # the last is its authors' repository's
         f"{IDX_FILES} here, in fashion-mnist/, in FashionMNIST/raw/ or in data/fashion/",
         (
             "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",

@@ -44,6 +44,8 @@ CLASSES = {
     "numbers of customers": (Y * 10**9, Y_TEST * 10**9, ("0", "1000000000")),
     "a column": (Y[:, None], Y_TEST[:, None], ()),
     "truth values": (Y > 0, Y_TEST > 0, ()),
+    "unsigned and signed": (Y.astype(np.uint64) + 1, Y_TEST + 1, ("1", "2")),
+    "integers as objects": (Y.astype(object) + 1, Y_TEST + 1, ("1", "2")),
     "a column of texts": (np.array(["no", "yes"])[Y][:, None], np.array(["no", "yes"])[Y_TEST], ("no", "yes")),
 }
 
@@ -109,6 +111,9 @@ def test_training_reports_each_epoch_and_ends_where_it_is_told_to(capsys):
     assert [f"epoch {epoch}:" in line for epoch, line in enumerate(lines)] == [True] * 4
     assert lines[-1] == repr(run)
     np.testing.assert_array_equal(run.net.params.flat, silent.net.params.flat)
+    train(Config(depth=1, epochs=1, n_validation=9), data, report=print)
+    assert "in validation" in (first := capsys.readouterr().out.splitlines()[0])
+    assert "None" not in first
     ended = train(SMALL, data, report=lambda run: run.history.epoch[-1] == 2)
     assert ended.history.train_loss == silent.history.train_loss[:3]
 
@@ -175,6 +180,7 @@ BAD = {
     "NaN": {"train_x": holed(X, math.nan)},
     "other columns in the test": {"test_x": X_TEST[:, :3]},
     "texts in training, numbers in the test": {"train_y": np.array(["no", "yes"])[Y]},
+    "classes, one of them missing": {"train_y": [math.nan, *Y[1:]]},
     "texts, one of them missing": {"train_y": ["no", math.nan] + 58 * ["yes"], "test_y": 20 * ["no"]},
     "one class for all": {"train_y": 0},
     "a generator of texts": {"train_y": iter(["no"] * 60), "test_y": 20 * ["no"]},
@@ -182,7 +188,6 @@ BAD = {
     "a text for the outputs": {"outputs": "2"},
     "numbers in training, pixels in the test": {"test_x": X_TEST.astype(np.uint8)},
     "no samples": {"train_x": X[:0], "train_y": Y[:0]},
-    "negative weights": {"train_weights": -np.ones(60)},
     "too few weights": {"train_weights": np.ones(59)},
 }
 

@@ -44,7 +44,7 @@ KERAS_ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 IDX_SOURCES = {
     "mnist": Source(
-        ("hinton-mnist", "", "MNIST/raw"),  # the last is torchvision's
+        ("hinton-mnist", "", "MNIST/raw", "raw"),  # the last two are torchvision's
         f"{IDX_FILES} here, in hinton-mnist/ or in MNIST/raw/, or Keras's {KERAS_FILE} here",
         ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
         "payload",
@@ -57,7 +57,7 @@ IDX_SOURCES = {
         },
     ),
     "fashion-mnist": Source(
-        ("fashion-mnist", "", "FashionMNIST/raw", "data/fashion"),  # the last is its authors' repository's
+        ("fashion-mnist", "", "FashionMNIST/raw", "raw", "data/fashion"),  # the last is its authors' repository's
         f"{IDX_FILES} here, in fashion-mnist/, in FashionMNIST/raw/ or in data/fashion/",
         (
             "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
@@ -184,7 +184,9 @@ def load_dataset(name: str, data_dir: str | os.PathLike | None = None, size: int
     if name not in ("auto", *DATASETS):
         if not as_path(name).is_dir():
             expected = f"auto, {', '.join(DATASETS)} or a folder of images"
-            raise InputError(f"data set: expected {expected}, found {name!r}; choose one of these")
+            own = "for a table, see examples/table_in_a_pipeline.py"
+            remedy = own if as_path(name).is_file() else "choose one of these"
+            raise InputError(f"data set: expected {expected}, found {name!r}; {remedy}")
         return load_folder(name, size)
     if size is not None:
         raise ArgumentError(f"`size`: expected only with a folder of images, found with {name}; leave it out")
@@ -329,7 +331,7 @@ SPLIT = re.compile(  # of a data set: a folder's name in small letters
 OF_SYSTEMS = {"@eadir", "#recycle", "$recycle.bin", "__macosx", "desktop.ini", "icon\r", "lost+found", "thumbs.db"}
 FOLDER_NAME = r"[\w-]+-[0-9a-f]{8}"  # of a folder's images in logs: the folder and a digest of the images
 DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # modes of Pillow with 16 or 32 bits a pixel
-DEPTHS = (8, 10, 12, 14, 16)  # bits of such a pixel that may be in use
+DEPTHS = (1, 8, 10, 12, 14, 16)  # bits of such a pixel that may be in use
 GREY = ("1", "L", "LA", "La", *DEEP)
 
 
@@ -395,8 +397,9 @@ def load_folder(folder: str | os.PathLike, size: int | None = None) -> Dataset:
     followed. Class names that differ only in their Unicode form are one class.
 
     Images are grey if all files are, else RGB. Transparent ones are drawn on white. Pixels of more than 8 bits are
-    scaled to 0..255 from one range for the whole folder: 0 to the largest number of 8, 10, 12, 14 or 16 bits, whichever
-    holds them all. `size`: scale each image to size x size pixels. What was left out or changed is one line on stderr.
+    scaled to 0..255 from one range for the whole folder: 0 to the largest number of 1, 8, 10, 12, 14 or 16 bits,
+    whichever holds them all; those of 8 bits only if all are 0 or 1, as in masks. `size`: scale each image to size x
+    size pixels. What was left out or changed is one line on stderr.
 
     Raises InputError for a file that is no image, for images of several shapes without a size, and for a folder of
     another form.
@@ -507,7 +510,7 @@ def _read_images(walk: Walk, paths: Sequence[Path], size: int | None) -> np.ndar
     from tqdm import tqdm
 
     x = None if size is None else np.empty((len(paths), 3, size, size), np.uint8)
-    first, all_grey, deepest, deep = "", True, 0, {}
+    first, all_grey, brightest, deepest, deep = "", True, 0, 0, {}
     for index, path in enumerate(tqdm(paths, "reading images", disable=not sys.stderr.isatty(), delay=1, leave=False)):
         try:
             image, grey = _read_image(walk, path)
@@ -527,9 +530,13 @@ def _read_images(walk: Walk, paths: Sequence[Path], size: int | None) -> np.ndar
         if is_deep:
             deep[index], deepest = image.astype(np.uint16), max(deepest, largest)
         else:
-            x[index] = image.transpose(2, 0, 1)
+            x[index], brightest = image.transpose(2, 0, 1), max(brightest, largest)
         all_grey = all_grey and grey
     assert x is not None
+    if brightest == 1:
+        x *= 255
+        for index in sorted(set(range(len(paths))) - deep.keys()):
+            walk.note("pixels scaled from 0..1 to 0..255", paths[index])
     most = next(2**bits - 1 for bits in DEPTHS if deepest < 2**bits)
     for index, values in deep.items():
         x[index] = (values * np.uint32(255) + most // 2) // most  # rounded

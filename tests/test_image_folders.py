@@ -101,18 +101,18 @@ def test_transparent_pixels_are_white(tmp_path, mode, empty, ink):
     ("dtype", "largest", "most"),
     [
         *((np.uint16, 4000, 4095), (np.uint16, 255, 255), (np.uint16, 700, 1023), (np.uint16, 60_000, 65_535)),
-        *((np.int32, 255, 255), (np.int32, 10_000, 16_383)),
+        *((np.int32, 255, 255), (np.int32, 10_000, 16_383), (np.uint16, 1, 1), (np.uint8, 1, 1)),
     ],
 )
 def test_deep_pixels_keep_their_levels_on_one_scale_for_the_folder(workdir, capsys, dtype, largest, most):
-    values = np.linspace(0, largest, 60).astype(dtype).reshape(10, 2, 3)
+    values = np.linspace(0, largest, 60).round().astype(dtype).reshape(10, 2, 3)
     for label, half in zip("ab", np.split(values, 2), strict=True):
         Path("deep", label).mkdir(parents=True)
         for i, image in enumerate(half):
-            Image.fromarray(image).save(f"deep/{label}/{i}.{'png' if dtype == np.uint16 else 'tif'}")
+            Image.fromarray(image).save(f"deep/{label}/{i}.{'tif' if dtype == np.int32 else 'png'}")
     found = np.sort(all_images(load_folder("deep")), axis=None)
     np.testing.assert_allclose(found, np.sort(values, axis=None) * (255 / most), atol=0.51)
-    assert f"deep pixels scaled from 0..{most:,} to 0..255: 10 (a/0." in capsys.readouterr().err
+    assert f"pixels scaled from 0..{most:,} to 0..255: 10 (a/0." in capsys.readouterr().err
 
 
 def test_a_picture_is_turned_as_its_camera_noted(tmp_path):
@@ -276,7 +276,8 @@ def test_an_image_that_would_fill_the_memory_is_refused(flowers, monkeypatch):
     [
         (lambda: load_folder("nowhere"), ("nowhere", "No such file")),
         (lambda: load_folder("flowers", size=0), ("size", "found 0")),
-        (lambda: load_dataset("nowhere"), ("data set", "digits or a folder of images", "'nowhere'")),
+        (lambda: load_dataset("nowhere"), ("fashion-mnist", "a folder of images, found 'nowhere'; choose")),
+        (lambda: load_dataset(__file__), ("data set", __file__, "for a table, see examples/table_in_a_pipeline.py")),
         (lambda: load_dataset("digits", size=8), ("`size`", "digits")),
     ],
 )

@@ -1166,7 +1166,9 @@ def check(name: str, value: Any, kind: Any, rule: Rule | None) -> None:
     """Raise ArgumentError, naming the argument, if a value breaks its rule or is too large for its kind."""
     if expected := expected_instead(value, kind, rule):
         remedy = "choose another" + f", or {ADD_NAME}" * (rule is not None and isinstance(rule[1], Mapping))
-        raise ArgumentError(f"`{name}`: expected {expected}, found {value!s:.40}; {remedy}")
+        raise ArgumentError(
+            f"`{name}`: expected {expected}, found {value if kind is str else repr(value)!s:.40}; {remedy}"
+        )
 
 
 @cache
@@ -1277,10 +1279,15 @@ def check_array(
         raise InputError(f"{name}: expected {expected}, found {found}; mend the data set")
 
 
-def is_text(y: Any) -> bool:
-    """Tell whether targets are texts (n,) or (n, 1), and nothing else."""
-    shape = np.shape(y)
-    return bool(shape) and shape[1:] in ((), (1,)) and all(isinstance(of, str) for of in np.asarray(y, object).flat)
+def is_text(name: str, y: Any) -> bool:
+    """Tell whether targets are texts (n,) or (n, 1); raises InputError if only some are, as where one is missing."""
+    if not np.shape(y) or getattr(getattr(y, "dtype", None), "kind", "O") in "buif":  # at once, however many there are
+        return False
+    others = [of for of in np.asarray(y, object).flat if not isinstance(of, str)]
+    if 0 < len(others) < np.size(y):
+        found = f"expected texts only, or numbers only, found texts and {others[0]!r:.40}"
+        raise InputError(f"{name}: {found}; leave out the samples without a class")
+    return not others and np.shape(y)[1:] in ((), (1,))
 
 
 def check_labels(name: str, y: np.ndarray) -> None:
@@ -1310,7 +1317,7 @@ def as_dataset(data: Any, loss: str) -> Dataset:
         ) from error
     target, halves = LOSSES[loss].target, {name: getattr(data, name) for name in ("train_y", "test_y")}
     train_x, test_x = (as_numbers(name, getattr(data, name)) for name in ("train_x", "test_x"))
-    if texts := all(is_text(y) for y in halves.values()):
+    if texts := all(is_text(name, y) for name, y in halves.items()):
         targets = [np.asarray(y, object) for y in halves.values()]
     else:
         targets = [dense(as_numbers(name, y)) for name, y in halves.items()]

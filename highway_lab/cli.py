@@ -28,7 +28,8 @@ TABLES: dict[str, tuple[Mapping, Any]] = {  # to which a user's file may add: wh
     "OPTIMIZERS": (core.OPTIMIZERS, Callable),
     "SCHEDULES": (core.SCHEDULES, Callable),
 }
-NAME = re.compile(r"\w[\w.+-]{0,39}")  # in such a table: it becomes a part of the names of files, and of labels
+# In such a table: it becomes a part of the names of files, and of labels. --block both and --schedule 0.5 mean others.
+NAME = re.compile(r"(?!(both|[\d.]+(e-\d+)?)$)\w[\w.+-]{0,39}")
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -157,7 +158,9 @@ def check_names() -> None:
     for table, (entries, kind) in TABLES.items():
         for name, entry in entries.items():
             if not (isinstance(name, str) and NAME.fullmatch(name) and isinstance(entry, kind)):
-                expected = f"expected a {kind.__name__} by a name of up to 40 letters, digits and ._+-"
+                expected = (
+                    f"expected a {kind.__name__} by a name of up to 40 letters, digits and ._+-, no number, not both"
+                )
                 raise InputError(f"{table}: {expected}, found {name!r:.60}: {entry!r:.40}; mend it")
 
 

@@ -90,7 +90,7 @@ def test_a_users_file_and_what_it_imports_beside_it_are_part_of_the_code(own_fil
     assert codes[2] == codes[3]
 
 
-FOREIGN_NAMES = ("x/../../../out", "two words", "x" * 41)
+FOREIGN_NAMES = ("x/../../../out", "two words", "x" * 41, "both", "0.5", "5e-1")
 
 
 @pytest.mark.parametrize("config", [Config, ConvConfig])

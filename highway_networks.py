@@ -523,11 +523,7 @@ class Net:
     def load(cls, path: str | os.PathLike) -> Self:
         """Read a net that `save` wrote, with or without .npz in its name; never unpickles. Else raises InputError."""
         try:
-            place = as_path(path)
-            if not place.exists():  # NumPy adds the ending, `save` does not
-                other = place.with_suffix("") if place.suffix == ".npz" else Path(f"{place}.npz")
-                place = other if other.is_file() else place
-            with open(place, "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
+            with open(saved_place(path), "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
                 return cls.unpacked(dict(arrays))
         except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
             reason = " ".join(str(getattr(error, "strerror", None) or error).split())
@@ -1236,7 +1232,8 @@ def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
         columns = enumerate(np.atleast_2d(array.T))
         others = ((j, of) for j, column in columns for of in column if not isinstance(of, Real | np.bool_))
         j, other = next(others, (None, None))
-        array, found = (np.array(array.tolist()), "") if j is None else (array, f"{other!r:.40} in {column_name(x, j)}")
+        array = np.array(array.tolist()) if j is None else array
+        found = f"{other!r:.40}" + f" in {column_name(x, j or 0)}" * (array.ndim == 2)
     if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds:
         raise InputError(f"{name}: expected an array of numbers, found {found}; convert it, or fill in what is missing")
     return array
@@ -1416,6 +1413,13 @@ def as_path(path: str | os.PathLike) -> Path:
     except RuntimeError as error:
         found = "expected a home folder in place of ~, found none"
         raise InputError(f"{path}: {found}; write the path in full (for data sets: in HIGHWAY_DATA_DIR)") from error
+
+
+def saved_place(path: str | os.PathLike) -> Path:
+    """Return where a net lies, with or without .npz in its name: NumPy adds the ending, `save` does not."""
+    place = as_path(path)
+    other = place.with_suffix("") if place.suffix == ".npz" else Path(f"{place}.npz")
+    return other if other.is_file() and not place.exists() else place
 
 
 def damaged(path: Path, expected: object, found: object) -> InputError:

@@ -523,11 +523,7 @@ class Net:
     def load(cls, path: str | os.PathLike) -> Self:
         """Read a net that `save` wrote, with or without .npz in its name; never unpickles. Else raises InputError."""
         try:
-            place = as_path(path)
-            if not place.exists():  # NumPy adds the ending, `save` does not
-                other = place.with_suffix("") if place.suffix == ".npz" else Path(f"{place}.npz")
-                place = other if other.is_file() else place
-            with open(place, "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
+            with open(saved_place(path), "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
                 return cls.unpacked(dict(arrays))
         except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
             reason = " ".join(str(getattr(error, "strerror", None) or error).split())
@@ -1166,7 +1162,9 @@ def check(name: str, value: Any, kind: Any, rule: Rule | None) -> None:
     """Raise ArgumentError, naming the argument, if a value breaks its rule or is too large for its kind."""
     if expected := expected_instead(value, kind, rule):
         remedy = "choose another" + f", or {ADD_NAME}" * (rule is not None and isinstance(rule[1], Mapping))
-        raise ArgumentError(f"`{name}`: expected {expected}, found {value!s:.40}; {remedy}")
+        raise ArgumentError(
+            f"`{name}`: expected {expected}, found {value if kind is str else repr(value)!s:.40}; {remedy}"
+        )
 
 
 @cache
@@ -1234,7 +1232,8 @@ def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
         columns = enumerate(np.atleast_2d(array.T))
         others = ((j, of) for j, column in columns for of in column if not isinstance(of, Real | np.bool_))
         j, other = next(others, (None, None))
-        array, found = (np.array(array.tolist()), "") if j is None else (array, f"{other!r:.40} in {column_name(x, j)}")
+        array = np.array(array.tolist()) if j is None else array
+        found = f"{other!r:.40}" + f" in {column_name(x, j or 0)}" * (array.ndim == 2)
     if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds:
         raise InputError(f"{name}: expected an array of numbers, found {found}; convert it, or fill in what is missing")
     return array
@@ -1277,10 +1276,15 @@ def check_array(
         raise InputError(f"{name}: expected {expected}, found {found}; mend the data set")
 
 
-def is_text(y: Any) -> bool:
-    """Tell whether targets are texts (n,) or (n, 1), and nothing else."""
-    shape = np.shape(y)
-    return bool(shape) and shape[1:] in ((), (1,)) and all(isinstance(of, str) for of in np.asarray(y, object).flat)
+def is_text(name: str, y: Any) -> bool:
+    """Tell whether targets are texts (n,) or (n, 1); raises InputError if only some are, as where one is missing."""
+    if not np.shape(y) or getattr(getattr(y, "dtype", None), "kind", "O") in "buif":  # at once, however many there are
+        return False
+    others = [of for of in np.asarray(y, object).flat if not isinstance(of, str)]
+    if 0 < len(others) < np.size(y):
+        found = f"expected texts only, or numbers only, found texts and {others[0]!r:.40}"
+        raise InputError(f"{name}: {found}; leave out the samples without a class")
+    return not others and np.shape(y)[1:] in ((), (1,))
 
 
 def check_labels(name: str, y: np.ndarray) -> None:
@@ -1310,7 +1314,7 @@ def as_dataset(data: Any, loss: str) -> Dataset:
         ) from error
     target, halves = LOSSES[loss].target, {name: getattr(data, name) for name in ("train_y", "test_y")}
     train_x, test_x = (as_numbers(name, getattr(data, name)) for name in ("train_x", "test_x"))
-    if texts := all(is_text(y) for y in halves.values()):
+    if texts := all(is_text(name, y) for name, y in halves.items()):
         targets = [np.asarray(y, object) for y in halves.values()]
     else:
         targets = [dense(as_numbers(name, y)) for name, y in halves.items()]
@@ -1409,6 +1413,13 @@ def as_path(path: str | os.PathLike) -> Path:
     except RuntimeError as error:
         found = "expected a home folder in place of ~, found none"
         raise InputError(f"{path}: {found}; write the path in full (for data sets: in HIGHWAY_DATA_DIR)") from error
+
+
+def saved_place(path: str | os.PathLike) -> Path:
+    """Return where a net lies, with or without .npz in its name: NumPy adds the ending, `save` does not."""
+    place = as_path(path)
+    other = place.with_suffix("") if place.suffix == ".npz" else Path(f"{place}.npz")
+    return other if other.is_file() and not place.exists() else place
 
 
 def damaged(path: Path, expected: object, found: object) -> InputError:

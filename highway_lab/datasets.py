@@ -26,7 +26,7 @@ from highway_lab.files import (
     decompress,
     fetch,
     located,
-    new_place,
+    make_place,
     printable,
     read_bytes,
     reason_of,
@@ -308,14 +308,14 @@ def _read(cifar: Cifar, folder: Path, *batches: Batch) -> tuple[np.ndarray, np.n
 def _unpack(cifar: Cifar, batches: Sequence[Batch], data_dir: str | os.PathLike | None) -> None:
     """Write these batches from the archive into the folder, each whole or not at all; raises InputError."""
     folder = data_directory(data_dir) / cifar.folder
-    with new_place(folder / batches[0].name):
-        ((name, archive),) = fetch(cifar.archive, data_dir).items()
+    ((name, archive),) = fetch(cifar.archive, data_dir).items()
     content = verified(read_bytes(archive), archive, name, cifar.archive)
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
             for batch in batches:
                 member = tar.extractfile(f"{cifar.folder}/{batch.name}")
                 assert member is not None  # a regular file
+                make_place(folder / batch.name)
                 with atomic_write(folder / batch.name, "wb") as file:
                     file.write(member.read())
     except (tarfile.TarError, KeyError) as error:  # of an archive that was unpacked to .tar, which has no checksum

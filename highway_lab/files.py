@@ -136,13 +136,12 @@ def fetch(source: Source, data_dir: str | os.PathLike | None = None) -> dict[str
     for name in source.files:
         if name not in paths:
             paths[name] = root / source.folders[0] / name
-            with new_place(paths[name]):
-                _download(paths[name], source, root)
+            _download(paths[name], source, root)
     return paths
 
 
 def _download(path: Path, source: Source, root: Path) -> None:
-    """Download a file from the first mirror that delivers it intact; it is moved into place only then."""
+    """Download a file from the first mirror that delivers it intact; only then it, and its folder, are there."""
     import pooch
 
     pooch.get_logger().setLevel("WARNING")
@@ -152,12 +151,19 @@ def _download(path: Path, source: Source, root: Path) -> None:
         transfer(url, temporary, of)
         verified(Path(temporary).read_bytes(), path, path.name, source)
 
-    for mirror in source.mirrors:
-        try:
-            pooch.retrieve(mirror + path.name, None, path.name, path.parent, downloader=verified_transfer)
-            return
-        except Exception as error:  # whatever went wrong, the next mirror may be right
-            failures.append(f"{mirror}: {type(error).__name__}")
+    made = [folder for folder in path.parents if not folder.exists()]
+    try:
+        make_place(path)
+        for mirror in source.mirrors:
+            try:
+                pooch.retrieve(mirror + path.name, None, path.name, path.parent, downloader=verified_transfer)
+                return
+            except Exception as error:  # whatever went wrong, the next mirror may be right
+                failures.append(f"{mirror}: {type(error).__name__}")
+    finally:
+        with suppress(OSError):  # one that is not empty stays
+            for folder in made:
+                folder.rmdir()
     raise DownloadError(
         f"{root}: expected {source.forms}, or a download of {path.name}, found neither ({'; '.join(failures)}); "
         "connect to the internet, name another data directory, or use the digits"
@@ -234,20 +240,6 @@ def make_place(path: str | os.PathLike) -> None:
     except OSError as error:
         raise unwritable(path, f"{error.filename}: {error.strerror}") from error
     check_writable(path)
-
-
-@contextmanager
-def new_place(path: str | os.PathLike) -> Iterator[None]:
-    """Make a file's folder as `make_place` does; whatever of it is new and still empty is removed after an error."""
-    made = [folder for folder in as_path(path).parents if not folder.exists()]
-    try:
-        make_place(path)
-        yield
-    except BaseException:
-        with suppress(OSError):
-            for folder in made:
-                folder.rmdir()
-        raise
 
 
 def followed(path: str | os.PathLike) -> Path:

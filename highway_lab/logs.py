@@ -388,8 +388,16 @@ def fingerprint(trees: dict[str, ast.Module]) -> str:
             for part in itertools.chain(*map(ast.walk, messages)):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
                     part.value = ""
-    dumps = "".join(name + ast.dump(tree) for name, tree in sorted(trees.items()))
+    dumps = "".join(name + _dump(tree) for name, tree in sorted(trees.items()))
     return hashlib.sha256(dumps.encode(errors="surrogateescape")).hexdigest()[:12]
+
+
+def _dump(part: Any) -> str:
+    """Return a syntax tree as text, without empty fields: each version of Python has others, and dumps others."""
+    if isinstance(part, ast.AST):
+        given = (f"{name}={_dump(value)}" for name, value in ast.iter_fields(part) if value not in (None, []))
+        return f"{type(part).__name__}({','.join(given)})"
+    return f"[{','.join(map(_dump, part))}]" if isinstance(part, list) else repr(part)
 
 
 def git(*arguments: str) -> str | None:

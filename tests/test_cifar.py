@@ -250,7 +250,9 @@ def test_an_archive_is_downloaded_into_an_empty_directory(tmp_path, data_dir, ar
 def test_an_archive_may_be_unpacked_to_tar(data_dir, archive, payloads):
     place = data_dir / ARCHIVE.removesuffix(".gz")
     place.write_bytes(b"no archive")
+    (data_dir / FOLDER).rmdir()
     refuse(data_dir, place, f"an archive of {FOLDER}/")
+    assert not (data_dir / FOLDER).exists()
     place.write_bytes(gzip.decompress(archive))
     assert load(data_dir).train_x.shape == (5 * N_TRAIN, 3, 32, 32)
 

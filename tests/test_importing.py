@@ -183,6 +183,12 @@ def test_a_module_that_is_reloaded_says_to_restart_the_kernel_and_stays_as_it_wa
     assert all(vars(module)[name] is value for name, value in before.items() if not name.startswith("__"))
 
 
+def test_the_package_names_the_versions_of_python_on_which_it_is_tested():
+    tested = re.search(r"python: (\[.*\])", (ROOT / ".github/workflows/tests.yml").read_text())[1]
+    named = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
+    assert ast.literal_eval(tested) == named
+
+
 def test_all_modules_that_are_installed_name_what_is_public():
     (listed,) = re.findall(r"^py-modules = (\[.*?\])", (ROOT / "pyproject.toml").read_text(), re.DOTALL | re.MULTILINE)
     assert {*ast.literal_eval(listed)} == {path.stem for path in MODULES}

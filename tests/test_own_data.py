@@ -58,6 +58,16 @@ def test_distinct_labels_in_order_are_the_classes(y, y_test, classes):
     np.testing.assert_array_equal(run.net.params.flat, numbered.params.flat)
 
 
+@pytest.mark.parametrize("missing", [None, math.nan, pd.NA], ids=str)
+def test_a_class_that_is_missing_is_called_so(missing):
+    with pytest.raises(
+        InputError, match=f"test_y: expected texts only, or numbers only, found texts and {missing!r}; "
+    ):
+        train(SMALL, (X, 30 * ["no", "yes"], X_TEST, ["no", missing] + 18 * ["yes"]))
+    with pytest.raises(InputError, match=r"test_y: expected classes .*, found NaN; leave out"):
+        train(SMALL, (X, Y, X_TEST, [math.nan, *Y_TEST[1:]]))
+
+
 @pytest.mark.parametrize(
     ("y", "line"),
     [
@@ -180,8 +190,6 @@ BAD = {
     "NaN": {"train_x": holed(X, math.nan)},
     "other columns in the test": {"test_x": X_TEST[:, :3]},
     "texts in training, numbers in the test": {"train_y": np.array(["no", "yes"])[Y]},
-    "classes, one of them missing": {"train_y": [math.nan, *Y[1:]]},
-    "texts, one of them missing": {"train_y": ["no", math.nan] + 58 * ["yes"], "test_y": 20 * ["no"]},
     "one class for all": {"train_y": 0},
     "a generator of texts": {"train_y": iter(["no"] * 60), "test_y": 20 * ["no"]},
     "more outputs than are numbered": {"outputs": 10**9},

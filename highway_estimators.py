@@ -690,7 +690,7 @@ def check_columns(X: Any, estimator: str) -> None:
         words |= {"scaler": "StandardScaler(with_mean=False)", "entries": "X.data"}
     elif not hasattr(X, "columns"):
         X = np.asarray(X)
-    if len(X.shape) != 2:
+    if len(X.shape) != 2 or not X.shape[1]:
         return
     places = range(X.shape[1])
     found = chain.from_iterable(refused_columns(X, places[part]) for part in gen_batches(len(places), PART))
@@ -913,7 +913,7 @@ class HighwayRegressor(RegressorMixin, DenseEstimator):  # its docstring follows
     def _loss(self) -> str:
         if self.loss != "quantile":
             return self.loss
-        name = f"quantile {self.quantile!r}"
+        name = f"quantile-{float(self.quantile)}"
         LOSSES.setdefault(name, Loss(partial(pinball, quantile=self.quantile), "R²", r_squared, "numbers"))
         return name
 

@@ -40,6 +40,7 @@ from highway_estimators import (
     gate_bias_for,
 )
 from highway_image_estimator import HighwayImageClassifier
+from highway_lab.cli import check_names
 from highway_lab.threads import blas_pools
 from highway_networks import (
     ACTIVATIONS,
@@ -218,6 +219,7 @@ def test_a_quantile_lies_above_its_share_of_the_targets(quantile):
     net.fit(np.ones((600, 1)), numbers)
     np.testing.assert_allclose(np.mean(numbers < net.predict([[1.0]]), axis=0), quantile, atol=0.03)
     assert pickle.loads(pickle.dumps(net)).score([[1.0]] * 600, numbers) < 0, "R², whatever the loss"
+    check_names()  # as the next command in this process does
 
 
 def test_huber_goes_by_the_many_where_some_targets_are_far_off():

@@ -416,6 +416,8 @@ class Net:
 
     params: Tensors
     depth: int
+    workspace: Callable[..., Any]
+    new_parameters: Callable[..., Tensors]
     forward: Callable[..., Any]
     backward: Callable[..., Any]
 

@@ -158,9 +158,8 @@ def check_names() -> None:
     for table, (entries, kind) in TABLES.items():
         for name, entry in entries.items():
             if not (isinstance(name, str) and NAME.fullmatch(name) and isinstance(entry, kind)):
-                expected = (
-                    f"expected a {kind.__name__} by a name of up to 40 letters, digits and ._+-, no number, not both"
-                )
+                rule = "a name of up to 40 letters, digits and ._+-, no number and not both"
+                expected = f"expected a {kind.__name__} by {rule}"
                 raise InputError(f"{table}: {expected}, found {name!r:.60}: {entry!r:.40}; mend it")
 
 

@@ -9,14 +9,25 @@ import signal
 import threading
 import time
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
 import test_conv_training
-from helpers import assert_same_bits, refused_with, small_net, train_to, without_seconds
+from helpers import (
+    SMALL_STAGES,
+    assert_same_bits,
+    refused_with,
+    small_conv_net,
+    small_images,
+    small_net,
+    train_to,
+    without_seconds,
+)
 from threadpoolctl import threadpool_limits
 
 import highway_estimators  # noqa: F401, adds its losses
+from conv_highway_networks import ConvWorkspace, Dropout
 from conv_recipes import ConvConfig
 from highway_lab import slices, threads
 from highway_lab.cli import add_hyperparameters
@@ -349,19 +360,45 @@ def test_a_wide_net_trains_in_slices_to_the_same_bits_whatever_the_cpus(digits, 
     np.testing.assert_allclose(found, train_resumably(wide, digits).net.params.flat, atol=2e-2)
 
 
-def test_the_gradients_of_slices_add_up_to_those_of_the_batch():
+def passes(net: Any, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+    """Return logits, gradients and dx of one training pass, and what the net predicts."""
+    logits, cache = net.forward(x, net.workspace(len(x), np.random.default_rng(4)))
+    grads, dx = net.backward(CROSS_ENTROPY.function(logits, y)[1], cache, return_dx=True)
+    return [logits, grads.flat.copy(), dx, net.predict(x)]
+
+
+def test_the_gradients_of_slices_add_up_to_those_of_the_batch(monkeypatch):
+    monkeypatch.setattr(slices, "IMAGES", 2)
     rng = np.random.default_rng(0)
-    net = DeepNet(7, 3, hidden=256, depth=2, dtype="float64", rng=1)
-    x, y = rng.normal(size=(600, 7)), rng.integers(0, 3, 600)
-    sliced = slices.in_slices(net)
+    wide = DeepNet(7, 3, hidden=256, depth=2, dtype="float64", rng=1)
+    conv = small_conv_net(stages=[stage for stage in SMALL_STAGES if not isinstance(stage, Dropout)])
+    for net, batch in (wide, (rng.normal(size=(600, 7)), rng.integers(0, 3, 600))), (conv, small_images(6)):
+        sliced = slices.in_slices(net)
+        assert len(sliced.workspace(len(batch[0])).rows) == 3
+        for whole, parts in zip(passes(net, *batch), passes(sliced, *batch), strict=True):
+            np.testing.assert_allclose(parts, whole, rtol=1e-10, atol=1e-13)
+
+
+def test_bits_of_a_convolutional_net_do_not_depend_on_the_number_of_threads(monkeypatch):
+    """With dropout, whose slices draw other values than each other, in each pass anew."""
+    monkeypatch.setattr(slices, "IMAGES", 2)
+    assert any(isinstance(stage, Dropout) for stage in SMALL_STAGES)
+    net, batch = slices.in_slices(small_conv_net()), small_images(7)
     found = []
-    for of in (net, sliced):
-        logits, cache = of.forward(x, of.workspace(600))
-        grads, dx = of.backward(CROSS_ENTROPY.function(logits, y)[1], cache, return_dx=True)
-        found.append((logits, grads.flat.copy(), dx))
-    assert len(sliced.workspace(600).rows) == 3
-    for whole, parts in zip(*found, strict=True):
-        np.testing.assert_allclose(parts, whole, rtol=1e-10, atol=1e-14)
+    for cpus in (1, 2, 9):
+        monkeypatch.setattr(slices, "free_cpus", lambda cpus=cpus: cpus)
+        found.append(b"".join(array.tobytes() for array in passes(net, *batch)))
+    assert len({*found}) == 1
+    w, masks = net.workspace(7, np.random.default_rng(4)), []
+    for _ in range(2):
+        net.forward(batch[0], w)
+        masks += [part.dropouts[0].mask[..., 0].tobytes() for part in w.parts]
+    assert len({*masks}) == 8
+
+
+def test_batch_normalisation_trains_on_the_whole_batch_at_once():
+    net = slices.in_slices(small_conv_net(batch_norm=True))
+    assert isinstance(net.workspace(100, np.random.default_rng(0)), ConvWorkspace)
 
 
 def test_the_limit_on_threads_lasts_until_the_last_of_several_has_left():

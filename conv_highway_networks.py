@@ -41,7 +41,6 @@ from highway_networks import (
     ACTIVATIONS,
     BLOCKS,
     FINITE,
-    NO_SAMPLES,
     POSITIVE,
     ZERO_OR_MORE,
     Activation,
@@ -609,15 +608,6 @@ class ConvNet(Net):
                 workspace = ConvWorkspace(self, len(batch))
             logits[start : start + rows], _ = self.forward(batch, workspace)
         return logits
-
-    def gate_means(self, x: np.ndarray, rows: int = 128) -> np.ndarray:
-        """Return the mean of T of each block, (L,), over images x (n, C, H, W), `rows` at a time; for a net with T."""
-        self.check_gates()
-        parts = [x[start : start + rows] for start in range(0, len(x), rows)]
-        if not parts:
-            raise InputError(NO_SAMPLES)
-        means = [[T.mean() for T in self.forward(part)[1].T] for part in parts]
-        return np.average(means, axis=0, weights=[len(part) for part in parts])
 
     def without(self, blocks: Sequence[int]) -> "ConvNet":
         """Return a copy of the net without the given blocks, counted from 0 over all stages, as DeepNet.without does.

@@ -313,6 +313,10 @@ class Tensors(dict[str, np.ndarray]):
     def __setitem__(self, name: str, value: Any) -> None:
         self[name][...] = value
 
+    def __reduce__(self) -> tuple:
+        """Copy and pickle as a plain dictionary of arrays: views of one vector would come apart."""
+        return dict, ({name: tensor.copy() for name, tensor in self.items()},)
+
 
 class Parameters(Tensors):
     """Parameters of a DeepNet: W_in (D, d_in), b_in (D); W_H (L, D, D), b_H (L, D), ...; W_out (K, D), b_out (K).
@@ -446,6 +450,8 @@ class Net:
             found = f"expected blocks with a transform gate T, found {self.config['block']} blocks"
             raise InputError(f"gates: {found}; choose others, such as highway")
         parts = [x[start : start + rows] for start in range(0, len(x), rows)]
+        if not parts:
+            raise InputError("x: expected samples, found none; pass some")
         means = [[T.mean() for T in self.forward(part)[1].T] for part in parts]
         return np.average(means, axis=0, weights=[len(part) for part in parts])
 
@@ -656,6 +662,7 @@ class DeepNet(Net):
 
     def predict(self, x: np.ndarray, rows: int = 512) -> np.ndarray:
         """Return the logits (n, K) of x (n, d_in), `rows` at a time, with no cache. Raises InputError for another x."""
+        check("rows", rows, int, POSITIVE)
         x = prepared(x, (self.config["d_in"],), self.dtype)
         logits = np.empty((len(x), self.config["d_out"]), self.dtype)
         for start in range(0, len(x), rows):

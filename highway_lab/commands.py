@@ -32,14 +32,7 @@ from highway_lab.cli import (
 )
 from highway_lab.console import name_files, name_run
 from highway_lab.datasets import DATASETS, choose_dataset, is_dataset_name, load_dataset, name_of
-from highway_lab.files import (
-    check_replaceable,
-    check_suffix,
-    check_writable,
-    lock_log,
-    remove,
-    scratch_folder,
-)
+from highway_lab.files import check_replaceable, check_suffix, check_writable, lock_log, remove, scratch_folder
 from highway_lab.jobs import ResultFile, add_job_flags, check_number, run_missing
 from highway_lab.logs import DatasetInfo, RunLog, RunRecord, imported
 from highway_lab.nets import save_net
@@ -98,7 +91,8 @@ class Job:
 
     def checkpoint(self, config: TrainingConfig) -> Path | None:
         """Return the path of a run's checkpoint, unless it has none; runs of other configs have other paths."""
-        return checkpoint_beside(self.out, self.dataset, config) if self.out and self.checkpoints else None
+        kept = self.out if self.checkpoints else None
+        return kept and kept.with_suffix(f".{name_files(self.dataset, config)}.npz")
 
     def checkpoint_paths(self) -> list[Path]:
         return list(filter(None, map(self.checkpoint, self.configs)))
@@ -120,10 +114,6 @@ def found_lines_beside(out: Path) -> list[Path]:
     return [path for path in found if is_dataset_name(dataset_of(path)) and path == lines_beside(out, dataset_of(path))]
 
 
-def checkpoint_beside(out: Path, dataset: str, config: TrainingConfig) -> Path:
-    return out.with_suffix(f".{name_files(dataset, config)}.npz")
-
-
 def run_job(job: Job, data: Dataset) -> None:
     """Train every config, the deepest nets first; write the log; print a summary.
 
@@ -132,7 +122,8 @@ def run_job(job: Job, data: Dataset) -> None:
     with ExitStack() as stack:
         path = job.out or Path(stack.enter_context(scratch_folder()), "log.json")
         stack.enter_context(lock_log(path))
-        lines: ResultFile[RunRecord] = ResultFile(lines_beside(path, job.dataset), run_of(type(job.configs[0])))
+        schema: Any = RunRecord[type(job.configs[0])]  # type: ignore[misc]
+        lines: ResultFile[RunRecord] = ResultFile(lines_beside(path, job.dataset), schema)
         lines.check()
         if job.save_model:  # which is made with its run alone
             lines.keep(lambda run: not run.whole or run.config != job.configs[0])
@@ -219,10 +210,6 @@ def _train_one(
 # ---------------------------------------------------------------------------- epochs that have been trained
 
 
-def run_of(config: type[TrainingConfig]) -> type[RunRecord]:
-    return RunRecord[config]  # type: ignore[valid-type]
-
-
 class EpochLines:
     """Adds the epochs of a run, as they end, to a file of results: each line is a run of the new epochs only."""
 
@@ -239,8 +226,8 @@ class EpochLines:
 
 def read_unfinished(path: Path, config: type) -> RunLog:
     """Read the epochs that a job has trained so far, or until it was killed; raises InputError."""
-    dataset = dataset_of(path)
-    runs = logs.joined(ResultFile(path, run_of(config)).read())
+    dataset, schema = dataset_of(path), RunRecord[config]  # type: ignore[valid-type]
+    runs = logs.joined(ResultFile(path, schema).read())
     if not is_dataset_name(dataset) or not runs:
         found = f"{len(runs)} runs on {dataset or 'no data set'}"
         raise InputError(f"{path}: expected runs in a file named LOG.DATASET.jsonl, found {found}; name another")
@@ -297,8 +284,8 @@ class TrainingCommand:
         if self.sizes:
             parser.add_argument(flag(name), dest="sizes", nargs=1, choices=self.sizes, help=f"default: {default}")
         else:
-            add_one_or_several(parser, name, default, "sizes")
-        add_one_or_several(parser, "seed", self.config.seed, "seeds")
+            add_numbers(parser, name, default, "sizes")
+        add_numbers(parser, "seed", self.config.seed, "seeds")
         (kinds,) = (field.metadata["rule"][1] for field in dataclasses.fields(self.config) if field.name == "block")
         text = f"{', '.join(kinds)}, or several: highway,residual; both: highway,plain (default: {self.block})"
         parser.add_argument("--block", default=self.block, metavar="KIND,...", help=text)
@@ -407,8 +394,7 @@ def load_data(dataset: str, given: argparse.Namespace) -> tuple[str, Dataset]:
     return name_of(dataset, data), data
 
 
-def add_one_or_several(parser: argparse.ArgumentParser, name: str, default: int, dest: str) -> None:
-    """Add two flags that exclude each other: --NAME for one number, --NAMEs for a run for each of several."""
-    flags = parser.add_mutually_exclusive_group()
-    flags.add_argument(flag(name), dest=dest, type=int, nargs=1, metavar="N", help=f"one {name} (default: {default})")
-    flags.add_argument(f"{flag(name)}s", dest=dest, type=list_of_numbers, metavar="N,N,...", help="a run for each")
+def add_numbers(parser: argparse.ArgumentParser, name: str, default: int, dest: str) -> None:
+    """Add --NAME, also called --NAMEs, for a run for each of one number or several."""
+    text = f"one {name}, or several: a run for each (default: {default})"
+    parser.add_argument(flag(name), f"{flag(name)}s", dest=dest, type=list_of_numbers, metavar="N,N,...", help=text)

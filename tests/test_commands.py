@@ -198,7 +198,7 @@ def test_a_log_states_command_and_data(workdir, monkeypatch):
 
 def test_a_terminal_is_shown_a_bar_instead_of_lines(workdir, monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert programs.main([*DENSE, "--block", "plain", "--no-save"]) == 0
+    assert programs.main([*DENSE, "--block", "plain", "--out", "log.json"]) == 0
     output, error = capsys.readouterr()
     assert "epoch" not in output
     last = error.replace("\r", "\n").strip().splitlines()[-1]
@@ -270,7 +270,6 @@ BAD_ARGUMENTS = {
     "--out missing/log.json": "missing/log.json: expected a place to write, found: no directory missing",
     "--out notes.txt": "--out: expected a name like log.json, found notes.txt",
     "--epoch 1": "unrecognized arguments: --epoch 1",
-    "--no-save --out log.json": "argument --out: not allowed with argument --no-save",
     "--depth 1000000000": "runs: expected as many epochs and blocks as a log of 8,388,608 values holds, found ",
     f"--epochs 1{'0' * 400}": "--epochs: expected a number up to 9.2e+18, found 10000",
     "--gate-bias 1e39": "--gate-bias: expected a number up to 3.4e+38, found 1e+39; choose another",
@@ -333,7 +332,7 @@ def test_an_ended_job_keeps_its_finished_runs_and_leaves_nothing_else(workdir, s
 
 
 def test_a_program_runs_in_a_thread_which_receives_no_signals(workdir, monkeypatch):
-    monkeypatch.setattr(sys, "argv", [hn.__file__, *DENSE, "--no-save"])
+    monkeypatch.setattr(sys, "argv", [hn.__file__, *DENSE])
     with ThreadPoolExecutor(1) as thread, pytest.raises(SystemExit) as stopped:
         thread.submit(runpy.run_path, hn.__file__, run_name="__main__").result()
     assert stopped.value.code == 0
@@ -410,13 +409,6 @@ def test_ctrl_c_before_the_first_run_has_finished_saves_nothing(workdir, monkeyp
     said = capsys.readouterr().err.strip()
     assert said.startswith("python highway_networks.py: interrupted")
     assert ("0 of 2 runs are safe" in said) == (where == "train_resumably")
-    assert files_below(workdir) == {}
-
-
-def test_ctrl_c_with_no_save_ends_cleanly_and_writes_nothing(workdir, monkeypatch, capsys):
-    stop_at(monkeypatch, 2)
-    assert programs.main([*DENSE, "--no-save"]) == 130
-    assert capsys.readouterr().err.endswith("interrupted: nothing is kept with --no-save\n")
     assert files_below(workdir) == {}
 
 

@@ -25,14 +25,13 @@ if __name__ == "__main__":
 
     start("conv_recipes")
 
-import functools
+if "ConvNet" in globals():  # its stages would be others than those that are in use
+    raise ImportError("conv_highway_networks: expected to be imported once, found a reload; restart the kernel")
+
 import math
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import compress, count, islice, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,7 +108,8 @@ class Dropout(NamedTuple):
 
 STAGES = {stage.__name__: stage for stage in (Convolution, Blocks, MaxPool, AveragePool, Dropout)}
 Stage = Convolution | Blocks | MaxPool | AveragePool | Dropout
-MOST_BLOCKS = 10_000  # limit for a loaded file; above it, the file is damaged
+MOST_LAYERS = 10_000  # of a net; a file that claims more is damaged
+CONV_INITS = ["he", "orthogonal", "uniform"]  # the INITS that depend on fan_in alone, which is k·k·C
 
 
 def output_shape(stage: Stage, shape: Shape) -> Shape:
@@ -179,7 +179,7 @@ class Maps:
                 patches[r, i * (k * C + 1) + j * C + c, s] = maps[c, row, column]
 
     images      (C, H, W, B), a view; in memory rows of pixels come first
-    gradient    of the loss with respect to them, likewise, where they are trained through: BatchSlice gives it memory
+    gradient    of the loss with respect to them, likewise; a workspace gives it memory
     patches     (h, k·(k·C + 1), w·B), a view that is right once `shift` has been called
     """
 
@@ -247,30 +247,22 @@ class MaxPoolLayer(Layer):
 
     def forward(self) -> None:
         y = self.y.images
-        dealt = self._deal(self.x.images)
         y[...], self.places = -np.inf, np.zeros_like(y, np.min_scalar_type(self.stage.size**2))
-        for place, pixels, reached in self._pixels(dealt):
+        for place, pixels, reached in self._pixels(self.x.images):
             larger = (pixels > y[reached]) * self.places.dtype.type(place)
             np.maximum(self.places[reached], larger, out=self.places[reached])
             np.maximum(y[reached], pixels, out=y[reached])
 
     def backward(self) -> None:
-        dx, dy = self.x.gradient, self.y.gradient
-        ddealt = self._deal(np.zeros_like(dx))
-        for place, dpixels, reached in self._pixels(ddealt):
-            dpixels += dy[reached] * (self.places[reached] == place)
-        for s, dcolumns in enumerate(ddealt):
-            dx[:, :, s :: self.stage.stride] = dcolumns
+        self.x.gradient[...] = 0
+        for place, dpixels, reached in self._pixels(self.x.gradient):
+            dpixels += self.y.gradient[reached] * (self.places[reached] == place)
 
-    def _deal(self, x: np.ndarray) -> list[np.ndarray]:
-        """Return the columns of x dealt out to copies, so that those of neighbouring windows lie side by side."""
-        return [x[:, :, s :: self.stage.stride].copy(order="K") for s in range(self.stage.stride)]
-
-    def _pixels(self, dealt: list[np.ndarray]) -> Iterator[tuple[int, np.ndarray, tuple]]:
-        """Yield each place in a window, the pixels there of all windows that have it, a view, and these windows."""
+    def _pixels(self, x: np.ndarray) -> Iterator[tuple[int, np.ndarray, tuple]]:
+        """Yield each place in a window, the pixels of x there of all windows that have it (a view), and these."""
         (size, stride), (_, h, w, _) = self.stage, self.y.images.shape
         for place, (i, j) in enumerate(np.ndindex(size, size)):
-            pixels = dealt[j % stride][:, i::stride, j // stride :][:, :h, :w]
+            pixels = x[:, i::stride, j::stride][:, :h, :w]
             yield place, pixels, (slice(None), slice(pixels.shape[1]), slice(pixels.shape[2]))
 
 
@@ -327,40 +319,34 @@ class BatchNorm:
 
     params, gradients      (2, D): γ above β; gradients are None in evaluation
     running                mean (D,) and variance (D,)
-    z                      (D, H, W, B), a view of the affine map
+    z                      (D, H, W, B), a view of the affine map; here (B, W, H, D), so that a map is a column
     """
 
     def __init__(self, params: np.ndarray, gradients: np.ndarray | None, running: Sequence[np.ndarray], z: np.ndarray):
-        self.params, self.gradients, self.running, self.z = params, gradients, running, z
+        self.params, self.gradients, self.running, self.z = params, gradients, running, z.T
 
     def forward(self) -> None:
         """Replace z by γ·ẑ + β, where ẑ has mean 0 and variance 1."""
-        z, (gamma, beta) = self.z, map(per_map, self.params)
-        mean, self.variance = self.running
+        z, (gamma, beta), (mean, self.variance) = self.z, self.params, self.running
         if self.gradients is not None:
-            n, mean = z[0].size, z.mean(axis=(1, 2, 3))
-            self.variance = ((z - per_map(mean)) ** 2).mean(axis=(1, 2, 3))  # var() would make a complex step real
+            n, mean = z[..., 0].size, z.mean(axis=(0, 1, 2))
+            self.variance = ((z - mean) ** 2).mean(axis=(0, 1, 2))  # var() would make a complex step real
             unbiased = self.variance * n / max(n - 1, 1)  # only for the running one
             for running, latest in zip(self.running, (mean, unbiased), strict=True):
                 running += BATCH_NORM_MOMENTUM * (latest - running)
-        self.z_hat = (z - per_map(mean)) / np.sqrt(per_map(self.variance) + EPSILON)  # ẑ = (z − mean) / √(variance + ε)
+        self.z_hat = (z - mean) / np.sqrt(self.variance + EPSILON)  # ẑ = (z − mean) / √(variance + ε)
         np.multiply(self.z_hat, gamma, out=z)
         z += beta
 
     def backward(self, dz: np.ndarray) -> None:
         """Replace dz (D, H, W, B), the gradient with respect to γ·ẑ + β, by the gradient with respect to z."""
-        (gamma, _), (dgamma, dbeta), n = self.params, self.gradients, dz[0].size
-        dbeta[...] = dz.sum(axis=(1, 2, 3))
-        dgamma[...] = (dz * self.z_hat).sum(axis=(1, 2, 3))
+        (gamma, _), (dgamma, dbeta), n, dz = self.params, self.gradients, dz[0].size, dz.T
+        dbeta[...] = dz.sum(axis=(0, 1, 2))
+        dgamma[...] = (dz * self.z_hat).sum(axis=(0, 1, 2))
         # Through mean and variance, factored: dz becomes γ / √(variance + ε) · (dz − mean dz − ẑ · mean(dz·ẑ))
-        dz -= per_map(dbeta / n)
-        dz -= self.z_hat * per_map(dgamma / n)
-        dz *= per_map(gamma / np.sqrt(self.variance + EPSILON))
-
-
-def per_map(values: np.ndarray) -> np.ndarray:
-    """Return values (C,) in a form that fits maps (C, H, W, B)."""
-    return values[:, None, None, None]
+        dz -= dbeta / n
+        dz -= self.z_hat * (dgamma / n)
+        dz *= gamma / np.sqrt(self.variance + EPSILON)
 
 
 SMALL_PRODUCT = 10**6  # most multiply-adds of a product that OpenBLAS (AVX-512) computes without packing, and faster
@@ -371,20 +357,6 @@ def columns_per_product(weights: int, columns: int) -> int:
     """Return how many columns one product takes: as many as a small one can, equally many in each."""
     most = min(SMALL_PRODUCT // weights, columns)
     return next((m for m in range(most, FEWEST_COLUMNS - 1, -1) if columns % m == 0), columns)
-
-
-class SharedMemory:
-    """Memory that all layers of a slice use in turn: if each had its own, they would fill the processor's cache."""
-
-    def __init__(self, dtype: type):
-        self.dtype, self.arrays = dtype, {}
-
-    def __call__(self, name: str, *shape: int) -> np.ndarray:
-        """Return an array of this shape; its values are what the last user of the name has left."""
-        size = math.prod(shape)
-        if name not in self.arrays or self.arrays[name].size < size:
-            self.arrays[name] = np.empty(size, self.dtype)
-        return self.arrays[name][:size].reshape(shape)
 
 
 class ConvolutionLayer(Layer):
@@ -398,30 +370,15 @@ class ConvolutionLayer(Layer):
     norm         batch normalisation between H's affine map and its activation, or None
     """
 
-    def __init__(
-        self,
-        stage: Convolution | Blocks,
-        x: Maps,
-        y: Maps,
-        block: Block,
-        activation: Activation,
-        weights: tuple[np.ndarray, np.ndarray | None],
-        memory: SharedMemory,
-    ):
-        """`weights`: W (G·D, k·k·C + 1) and memory for dW, None in evaluation."""
+    def __init__(self, stage: Convolution | Blocks, x: Maps, y: Maps, kind: tuple[Block, Activation], W: Any, dW: Any):
+        """W (G·D, k·k·C + 1), and memory for dW."""
         super().__init__(stage, x, y)
-        (self.W, self.dW), self.block, self.activation, self.norm = weights, block, activation, None
-        self.memory = memory
-        (C, H, _, _), (D, h, w, B), n, k = x.images.shape, y.images.shape, len(self.W), stage.kernel
-        self.kernels = self.W[:, :-1].reshape(n, k, k, C)
-        self.flat_z = np.empty((h, n, w * B), self.W.dtype)
+        (self.block, self.activation), self.W, self.dW, self.norm = kind, W, dW, None
+        (_, h, w, B), n, k = y.images.shape, len(W), stage.kernel
+        self.kernels = W[:, :-1].reshape(n, k, k, -1)
+        self.flat_z = np.empty((h, n, w * B), W.dtype)
         self.z = self._by_branch(self.flat_z.reshape(h, n, w, B))
-        self.product_columns = columns_per_product(self.W.size, w * B)
-        if self.dW is not None:  # a row is (G·D, w, B)
-            rows, above = memory("dz", H + k - 1, n, w, B), k - 1 - stage.padding
-            self.dz_windows, self.dz_rows = row_windows(rows, k, w * B), rows[above : above + h]
-            self.around_dz = rows[:above], rows[above + h :]
-            self.through, self.scratch = memory("through", H, k, C, w, B), memory("through", h, D, w, B).swapaxes(0, 1)
+        self.product_columns = columns_per_product(W.size, w * B)
 
     def _by_branch(self, rows: np.ndarray) -> np.ndarray:
         """Return rows (h, G·D, w, B) of the maps of all branches as (G, D, h, w, B), a view."""
@@ -431,11 +388,6 @@ class ConvolutionLayer(Layer):
         """Return matrices (h, rows, w·B) as (h, w·B / m, rows, m), a view, for products of m columns."""
         return columns.reshape(*columns.shape[:2], -1, self.product_columns).swapaxes(1, 2)
 
-    @property
-    def T(self) -> np.ndarray:
-        """The transform gates (D, h, w, B) of a block that has them."""
-        return self.z[self.block.branches.index("T")]
-
     def forward(self) -> None:
         self.x.shift()
         affine_forward(as_rows(self.kernels, self.W[:, -1]), self._cut(self.x.patches), self._cut(self.flat_z))
@@ -444,23 +396,25 @@ class ConvolutionLayer(Layer):
         self.block.forward(self.x.images, self.z, self.y.images, self.activation)  # z becomes H, T, ...
 
     def backward(self, *, dx_wanted: bool = True) -> None:
-        dx, dz = self.x.gradient, self._by_branch(self.dz_rows)
-        self.block.backward(self.y.gradient, self.x.images, self.z, dz, dx, self.activation, self.scratch)
+        dx, (D, h, w, B), (n, k, *_) = self.x.gradient, self.y.images.shape, self.kernels.shape
+        rows, above = np.empty((dx.shape[1] + k - 1, n, w, B), dx.dtype), k - 1 - self.stage.padding
+        dz_rows, scratch = rows[above : above + h], np.empty((h, D, w, B), dx.dtype).swapaxes(0, 1)
+        dz = self._by_branch(dz_rows)
+        self.block.backward(self.y.gradient, self.x.images, self.z, dz, dx, self.activation, scratch)
         if self.norm is not None:
             self.norm.backward(dz[0])  # dz of γ·ẑ + β becomes dz of z, in H
-        self._fill_dW()
+        self._fill_dW(self._cut(dz_rows.reshape(h, n, w * B)))
         if dx_wanted:
-            self._add_to_dx(dx)
+            rows[:above] = rows[above + h :] = 0
+            self._add_to_dx(dx, self._cut(row_windows(rows, k, w * B)))
 
-    def _fill_dW(self) -> None:
-        dz, (n, k, _, _) = self.dz_rows.reshape(self.flat_z.shape), self.kernels.shape
-        dzt = self._cut(dz).swapaxes(2, 3).copy()
-        dWt = self.memory("dWt", *dzt.shape[:2], self.x.patches.shape[1], n)
-        np.matmul(self._cut(self.x.patches), dzt, out=dWt)  # dWᵀ = x dzᵀ, which is faster than dW = dz xᵀ
+    def _fill_dW(self, dz: np.ndarray) -> None:
+        n, k, *_ = self.kernels.shape
+        dWt = self._cut(self.x.patches) @ dz.swapaxes(2, 3).copy()  # dWᵀ = x dzᵀ, which is faster than dW = dz xᵀ
         dW = dWt.sum(axis=(0, 1)).T.reshape(n, k, -1)  # in the form of as_rows
         self.dW[:, :-1], self.dW[:, -1] = dW[:, :, :-1].reshape(n, -1), dW[:, 0, -1]
 
-    def _add_to_dx(self, dx: np.ndarray) -> None:
+    def _add_to_dx(self, dx: np.ndarray, dz_windows: np.ndarray) -> None:
         """Add Wᵀ dz: over the rows of a window by one product, as in `Maps.patches`, over its columns by k additions.
 
         As plain loops, col2im is
@@ -471,12 +425,12 @@ class ConvolutionLayer(Layer):
                     dx[c, row, column] += kernels[:, i, j, c] @ dz[:, r, s]
         """
         n, k, _, C = self.kernels.shape
+        (_, H, _, B), w = dx.shape, self.y.images.shape[2]
         W = self.kernels[:, ::-1].transpose(2, 3, 1, 0).reshape(k * C, k * n)  # columns: the window's last row first
-        for rows in self.around_dz:
-            rows[...] = 0
-        np.matmul(W, self._cut(self.dz_windows), out=self._cut(self.through.reshape(len(self.through), k * C, -1)))
-        for j, dcopy in enumerate(self.through.transpose(1, 2, 0, 3, 4)):
-            of, to = shifted(j - self.x.padding, dcopy.shape[2], dx.shape[2])
+        through = np.empty((H, k, C, w, B), dx.dtype)
+        np.matmul(W, dz_windows, out=self._cut(through.reshape(H, k * C, w * B)))
+        for j, dcopy in enumerate(through.transpose(1, 2, 0, 3, 4)):
+            of, to = shifted(j - self.x.padding, w, dx.shape[2])
             dx[:, :, to] += dcopy[:, :, of]
 
 
@@ -510,11 +464,6 @@ class PlacedLayer(NamedTuple):
     y_shape: Shape
     branches: str
 
-    @property
-    def window(self) -> tuple:
-        """Kernel, padding and size of the output, for the maps that a layer with weights reads; else nothing."""
-        return (self.stage.kernel, self.stage.padding, self.y_shape[1:]) if self.branches else ()
-
 
 class ConvParameters(Tensors):
     """Parameters of a ConvNet; l counts its convolutions and blocks, from 1.
@@ -528,21 +477,18 @@ class ConvParameters(Tensors):
     norms            a dict l -> (2, D), γ above β
     """
 
-    def __init__(self, convolutions: list[PlacedLayer], output: tuple[int, int], normalised: list[int], dtype: type):
-        n_convolutions = len(convolutions)
-        matrices = [(len(of.branches) * of.y_shape[0], of.stage.kernel**2 * of.x_shape[0] + 1) for of in convolutions]
-        super().__init__([*matrices, output, *((2, convolutions[l - 1].y_shape[0]) for l in normalised)], dtype)
-        self.convolutions, self.output = self.pieces[:n_convolutions], self.pieces[n_convolutions]
-        self.norms = dict(zip(normalised, self.pieces[n_convolutions + 1 :], strict=True))
-        for l, (layer, matrix) in enumerate(zip(convolutions, self.convolutions, strict=True), start=1):
+    def __init__(self, net: "ConvNet"):
+        layers, output = net.convolutions, (net.config["d_out"], math.prod(net.layers[-1].y_shape) + 1)
+        matrices = [(len(of.branches) * of.y_shape[0], of.stage.kernel**2 * of.x_shape[0] + 1) for of in layers]
+        super().__init__([*matrices, output, *((2, layers[l - 1].y_shape[0]) for l in net.normalised)], net.dtype)
+        self.convolutions, self.output = self.pieces[: len(layers)], self.pieces[len(layers)]
+        self.norms = dict(zip(net.normalised, self.pieces[len(layers) + 1 :], strict=True))
+        for l, (layer, matrix) in enumerate(zip(layers, self.convolutions, strict=True), start=1):
             for branch, rows in zip(layer.branches, np.split(matrix, len(layer.branches)), strict=True):
                 self.name_affine(branch, rows, f"{l}.")
         self.name_affine("out", self.output)
         for l, (gamma, beta) in self.norms.items():
             self.update({f"{l}.gamma": gamma, f"{l}.beta": beta})
-
-
-CONV_INITS = ["he", "orthogonal", "uniform"]  # some of those in highway_networks.INITS
 
 
 @dataclass(frozen=True)
@@ -556,9 +502,6 @@ class ConvArchitecture(Architecture):
     contrast: bool = hyperparameter(False, "global contrast normalisation, and subtract the mean image")
 
 
-SLICE = 25  # images of a batch that a thread takes through the net at a time
-
-
 class ConvNet(Net):
     """Stages of convolutions, blocks and pools, then a dense layer to K = d_out logits.
 
@@ -566,8 +509,7 @@ class ConvNet(Net):
     stages         what the net is made of, in order; each may be a list, its name first, as in `config`
     architecture   the fields of ConvArchitecture; rng and dtype as in DeepNet
 
-    depth is the number of blocks. Raises InputError for an unknown name, and for stages that do not fit together. Table
-    3's net also has the dense layer, after its 1x1 convolution and global average pool: it is the last of 19 layers.
+    depth is the number of blocks. Raises InputError for an unknown name, and for stages that do not fit together.
     """
 
     def __init__(
@@ -579,9 +521,6 @@ class ConvNet(Net):
         rng: np.random.Generator | None,
         **architecture: Any,
     ):
-        for name, given in (("stages", stages), ("shape", shape)):
-            if not np.iterable(given):
-                raise InputError(f"{name}: expected a list, found {given!r:.40}; choose one")
         stages = [as_stage(stage) for stage in stages]
         check("d_out", d_out, int, ZERO_OR_MORE if rng is None else POSITIVE)
         shape = [as_python(size) for size in shape]
@@ -595,7 +534,9 @@ class ConvNet(Net):
         if self.block.rows(2) != 2 * len(self.block.branches):  # e.g. lstm, whose branches have half as many rows as x
             found = f"expected branches with as many maps as x, found {self.config['block']} blocks"
             raise InputError(f"block: {found}; choose another")
-        self.layers = list(self._place(stages, tuple(shape)))
+        self.layers = list(islice(self._place(stages, tuple(shape)), MOST_LAYERS + 1))
+        if len(self.layers) > MOST_LAYERS:
+            raise InputError(f"stages: expected at most {MOST_LAYERS} layers, found more; use fewer")
         self.convolutions = [layer for layer in self.layers if layer.branches]
         if not self.convolutions:
             raise InputError("stages: expected a convolution or a block, found none; add one")
@@ -605,35 +546,25 @@ class ConvNet(Net):
         self.params = self.new_parameters()
         self.draw(rng)
         for l, (gamma, _) in self.params.norms.items():
+            gamma[...] = 1
             self.buffers |= {f"{l}.mean": np.zeros_like(gamma), f"{l}.variance": np.ones_like(gamma)}
         if self.config["contrast"]:
             self.buffers["mean"] = np.zeros(shape, self.dtype)
 
     def _place(self, stages: Sequence[Stage], shape: Shape) -> Iterator[PlacedLayer]:
         """Yield the layers of the stages; raises InputError for a stage that cannot be at its place."""
-        blocks = 0
         for stage in stages:
             check_stage(stage, shape)
             y_shape = output_shape(stage, shape)
             if isinstance(stage, Blocks):
-                blocks += stage.number
-                if blocks > MOST_BLOCKS:
-                    raise InputError(f"stages: expected at most {MOST_BLOCKS} blocks, found {blocks}; use fewer")
-                yield from [PlacedLayer(Blocks(1, stage.kernel), shape, shape, self.block.branches)] * stage.number
+                yield from repeat(PlacedLayer(Blocks(1, stage.kernel), shape, shape, self.block.branches), stage.number)
             else:
                 yield PlacedLayer(stage, shape, y_shape, "H" if isinstance(stage, Convolution) else "")
             shape = y_shape
 
     def new_parameters(self) -> ConvParameters:
         """Return zeros in the form of this net's parameters."""
-        output = self.config["d_out"], math.prod(self.layers[-1].y_shape) + 1
-        return ConvParameters(self.convolutions, output, self.normalised, self.dtype)
-
-    def draw(self, rng: np.random.Generator) -> None:
-        """Give the parameters their initial values."""
-        super().draw(rng)
-        for gamma, _ in self.params.norms.values():
-            gamma[...] = 1
+        return ConvParameters(self)
 
     def __repr__(self) -> str:
         of, shape = self.config, " x ".join(map(str, self.config["shape"]))
@@ -650,7 +581,7 @@ class ConvNet(Net):
         Without a workspace, or with one made without `rng`, the pass is an evaluation: it has no dropout, and batch
         normalisation uses the running statistics. Raises InputError for another x, such as pixels (uint8).
         """
-        if np.shape(x)[-1:] + np.shape(x)[1:-1] == (shape := self.layers[0].x_shape) != np.shape(x)[1:]:
+        if np.shape(x)[1:] != (shape := self.layers[0].x_shape) == np.shape(x)[-1:] + np.shape(x)[1:-1]:
             raise InputError(f"x: expected images {shape}, found channels last; pass x.transpose(0, 3, 1, 2)")
         x = prepared(x, shape, self.dtype)
         w = ConvWorkspace(self, len(x)) if workspace is None else workspace
@@ -664,18 +595,14 @@ class ConvNet(Net):
         They are a mapping like `params`, which lives in the cache. With `return_dx` also return the gradient with
         respect to the images, (B, C, H, W).
         """
-        if cache.gradients is None:
+        if cache.rng is None:
             raise ValueError("expected a workspace for training, found one for evaluation; give it a generator")
         dx = cache.backward(dlogits, dx_wanted=return_dx)
         return (cache.gradients, dx) if return_dx else cache.gradients
 
-    def predict(self, x: np.ndarray, rows: int | None = None) -> np.ndarray:
-        """Return the logits (n, K) of images x (n, C, H, W), `rows` at a time; by default, a slice for each CPU.
-
-        Raises InputError for another x.
-        """
+    def predict(self, x: np.ndarray, rows: int = 25) -> np.ndarray:
+        """Return the logits (n, K) of images x (n, C, H, W), `rows` at a time. Raises InputError for another x."""
         logits, workspace = np.empty((len(x), self.config["d_out"]), self.dtype), None
-        rows = rows or SLICE * free_cpus()
         for start in range(0, len(x), rows):
             batch = x[start : start + rows]
             if workspace is None or len(batch) < rows:
@@ -697,16 +624,14 @@ class ConvNet(Net):
 
         Raises InputError for a block that is not there, and for a kind that depends on the number of blocks.
         """
-        places = np.array([i for i, layer in enumerate(self.layers) if isinstance(layer.stage, Blocks)], int)
-        removed = {*places} - {*places[self.blocks_besides(blocks)]}
-        kept = [(i, layer) for i, layer in enumerate(self.layers) if i not in removed]
-        net = ConvNet(**self.config | {"stages": [layer.stage for _, layer in kept]}, rng=None)
-        numbers = {i: l for l, i in enumerate((i for i, layer in enumerate(self.layers) if layer.branches), start=1)}
-        earlier = [str(numbers[i]) for i, layer in kept if layer.branches]  # of each layer that stays
-        tensors = self.tensors()
+        stays, block, tensors = {*self.blocks_besides(blocks)}, count(), self.tensors()
+        kept = [not isinstance(layer.stage, Blocks) or next(block) in stays for layer in self.layers]
+        net = type(self)(**self.config | {"stages": [layer.stage for layer in compress(self.layers, kept)]}, rng=None)
+        with_weights = compress(kept, (layer.branches for layer in self.layers))
+        numbers = [l for l, there in enumerate(with_weights, start=1) if there]  # here, of each layer of `net`
         for name, tensor in net.tensors().items():
-            l, dot, kind = name.rpartition(".")
-            tensor[...] = tensors[earlier[int(l) - 1] + dot + kind if l else name]
+            l, _, kind = name.rpartition(".")
+            tensor[...] = tensors[f"{numbers[int(l) - 1]}.{kind}" if l else name]
         return net
 
     def preprocess(self, images: np.ndarray) -> np.ndarray:
@@ -730,128 +655,60 @@ def contrast_normalised(images: np.ndarray, dtype: type = np.float32) -> np.ndar
     return np.divide(x, deviation, out=x, where=deviation > 0)
 
 
-def free_cpus() -> int:
-    """Return the number of CPUs that this process may use, or its share where the environment limits threads."""
-    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    shares = map(os.environ.get, ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"))  # joblib, Dask, a user
-    return min([there, *(int(share) for share in shares if share and share.isdigit() and int(share))])
-
-
-def run_side_by_side(threads: int, function: Callable[..., Any], *items: Iterable[Any]) -> list[Any]:
-    """Return function(...) of all items, as `map` does, computed by that many Python threads.
-
-    They gain where NumPy's calls are long, as it releases the interpreter's lock. Each call has the caller's
-    `np.errstate`. An error ends the calls that have not begun.
-    """
-    if threads == 1:
-        return list(map(function, *items))
-    contexts = (copy_context() for _ in count())  # one each: two threads cannot share one
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(lambda context, *of: context.run(function, *of), contexts, *items))
-
-
 class ConvWorkspace:
-    """Memory of the passes over batches of one size, allocated once; each pass overwrites the one before it.
+    """Maps and layers for the passes over batches of one size, allocated once; each pass overwrites the one before it.
 
-    A batch is cut into slices of SLICE images, which a few threads take through the whole net side by side. Gradients
-    are added in the order of the slices, so bits do not depend on the number of threads. With batch normalisation,
-    whose statistics are those of the whole batch, training takes the batch as one slice.
+    One with a generator is for training: dropout draws from it, and batch normalisation takes the batch's statistics.
 
-    A workspace with a generator is for training: it has gradients, dropout draws from it, and batch normalisation
-    takes the batch's statistics.
+    input, layers, output     the maps of the images, and the layers in order
+    first                     the index of the first layer with parameters
+    dropouts                  those of the layers that draw from `rng`
+    gradients                 of the parameters
+    T                         the transform gates (D, H, W, B) of each block that has them
     """
 
     def __init__(self, net: ConvNet, batch_size: int, rng: np.random.Generator | None = None):
         self.batch_size, self.rng = batch_size, rng
-        size = batch_size if net.normalised and rng is not None else SLICE
-        self.rows = [slice(first, min(first + size, batch_size)) for first in range(0, batch_size, size)]
-        self.slices = [BatchSlice(net, rows.stop - rows.start, rng) for rows in self.rows]
-        self.threads = min(free_cpus(), len(self.slices))
-        self.gradients = None if rng is None else net.new_parameters()
-
-    @property
-    def T(self) -> list[np.ndarray]:
-        """The transform gates (D, H, W, B) of each block that has them."""
-        return [np.concatenate(slices, axis=-1) for slices in zip(*(part.T for part in self.slices), strict=True)]
-
-    def forward(self, x: np.ndarray) -> np.ndarray:
-        """Return the logits (B, K) of images (B, C, H, W)."""
-        for layers in [part.dropouts for part in self.slices if part.dropouts]:
-            rng = np.random.default_rng(self.rng.integers(2**63))  # anew, so that a checkpoint needs no state but `rng`
-            for layer in layers:
-                layer.rng = rng
-        return np.concatenate(self._run(BatchSlice.forward, [x[rows] for rows in self.rows]))
-
-    def backward(self, dlogits: np.ndarray, *, dx_wanted: bool) -> np.ndarray | None:
-        """Fill `gradients`; return the gradient with respect to the images, (B, C, H, W), if it is wanted."""
-        backward = functools.partial(BatchSlice.backward, dx_wanted=dx_wanted)
-        dx = self._run(backward, [dlogits[rows] for rows in self.rows])
-        self.gradients.flat[...] = self.slices[0].gradients.flat
-        for part in self.slices[1:]:
-            self.gradients.flat += part.gradients.flat
-        return np.concatenate(dx) if dx_wanted else None
-
-    def _run(self, function: Callable, arrays: list[np.ndarray]) -> list[Any]:
-        """Return function(slice, its array) of all slices."""
-        with np.errstate(over="ignore", under="ignore"):  # e^−z may be inf where σ(z) is rightly 0, or 0 where it is 1
-            return run_side_by_side(self.threads, function, self.slices, arrays)
-
-
-class BatchSlice:
-    """Maps and layers for passes over some images of a batch.
-
-    input, layers, output     the maps of the images, and the layers in order
-    first                     the index of the first layer with parameters
-    dropouts                  those of the layers that need a generator in each pass
-    gradients                 of the parameters, None in evaluation
-    T                         the transform gates (D, H, W, n) of each block that has them
-    """
-
-    def __init__(self, net: ConvNet, n_images: int, rng: np.random.Generator | None):
-        self.gradients = None if rng is None else net.new_parameters()
+        self.gradients = net.new_parameters()
         unused = Dropout if rng is None else ()
         placed = [of for of in net.layers if not isinstance(of.stage, unused) and of.stage != Dropout(0)]
-        maps = [Maps(of.x_shape, n_images, net.dtype, *of.window) for of in placed]
-        maps.append(Maps(placed[-1].y_shape, n_images, net.dtype))
-        memory = SharedMemory(net.dtype)
-        for i, (of, (C, H, *sizes)) in enumerate((of, of.images.shape) for of in maps if rng is not None):
-            of.gradient = memory(f"gradient {i % 2}", H, C, *sizes).swapaxes(0, 1)  # a layer needs two at a time
+        windows = [(of.stage.kernel, of.stage.padding, of.y_shape[1:]) if of.branches else () for of in placed]
+        maps = [Maps(of.x_shape, batch_size, net.dtype, *window) for of, window in zip(placed, windows, strict=True)]
+        maps.append(Maps(placed[-1].y_shape, batch_size, net.dtype))
+        flows = np.empty((2, max(of.images.size for of in maps)), net.dtype)  # a layer needs two at a time
+        for i, (of, (C, H, *sizes)) in enumerate((of, of.images.shape) for of in maps):
+            of.gradient = flows[i % 2, : of.images.size].reshape(H, C, *sizes).swapaxes(0, 1)
         self.layers, convolutions = [], []
-        for (stage, *_), x, y in zip(placed, maps, maps[1:], strict=False):
-            if isinstance(stage, Convolution | Blocks):
-                convolutions.append(self._convolution(net, stage, len(convolutions) + 1, x, y, memory))
-                self.layers.append(convolutions[-1])
-            else:
+        for (stage, *_, branches), x, y in zip(placed, maps, maps[1:], strict=False):
+            if not branches:
                 self.layers.append(LAYERS[type(stage)](stage, x, y))
+                continue
+            kind = net.block if isinstance(stage, Blocks) else BLOCKS["plain"], net.activation
+            W, dW = (of.convolutions[len(convolutions)] for of in (net.params, self.gradients))
+            convolutions.append(ConvolutionLayer(stage, x, y, kind, W, dW))
+            self.layers.append(convolutions[-1])
+        for l in net.normalised:
+            running = net.buffers[f"{l}.mean"], net.buffers[f"{l}.variance"]
+            gradients, layer = self.gradients.norms[l] if rng is not None else None, convolutions[l - 1]
+            layer.norm = BatchNorm(net.params.norms[l], gradients, running, layer.z[0])
         self.input = maps[0]
         self.dropouts = [layer for layer in self.layers if isinstance(layer, DropoutLayer)]
         self.first = self.layers.index(convolutions[0])
-        self.T = [layer.T for layer in convolutions if "T" in layer.block.branches]
-        doutput = None if self.gradients is None else self.gradients.output
-        self.output = OutputLayer(net.params.output, doutput, maps[-1])
-
-    def _convolution(
-        self, net: ConvNet, stage: Convolution | Blocks, l: int, x: Maps, y: Maps, memory: SharedMemory
-    ) -> ConvolutionLayer:
-        block = net.block if isinstance(stage, Blocks) else BLOCKS["plain"]
-        params, gradients = net.params, self.gradients
-        dW = None if gradients is None else gradients.convolutions[l - 1]
-        layer = ConvolutionLayer(stage, x, y, block, net.activation, (params.convolutions[l - 1], dW), memory)
-        if l in net.normalised:
-            dnorm = None if gradients is None else gradients.norms[l]
-            running = net.buffers[f"{l}.mean"], net.buffers[f"{l}.variance"]
-            layer.norm = BatchNorm(params.norms[l], dnorm, running, layer.z[0])
-        return layer
+        self.T = [of.z[of.block.branches.index("T")] for of in convolutions if "T" in of.block.branches]
+        self.output = OutputLayer(net.params.output, self.gradients.output, maps[-1])
 
     def forward(self, x: np.ndarray) -> np.ndarray:
-        """Return the logits (n, K) of images (n, C, H, W)."""
+        """Return the logits (B, K) of images (B, C, H, W)."""
+        for layer in self.dropouts:
+            layer.rng = self.rng
         self.input.images[...] = x.transpose(1, 2, 3, 0)
-        for layer in self.layers:
-            layer.forward()
+        with np.errstate(over="ignore", under="ignore"):  # e^−z may be inf where σ(z) is rightly 0, or 0 where it is 1
+            for layer in self.layers:
+                layer.forward()
         return self.output.forward()
 
     def backward(self, dlogits: np.ndarray, *, dx_wanted: bool) -> np.ndarray | None:
-        """Fill `gradients`; return the gradient with respect to the images, (n, C, H, W), if it is wanted."""
+        """Fill `gradients`; return the gradient with respect to the images, (B, C, H, W), if it is wanted."""
         self.output.backward(dlogits)
         for layer in reversed(self.layers[self.first + 1 :]):
             layer.backward()

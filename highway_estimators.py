@@ -31,8 +31,10 @@ import dataclasses
 import json
 import math
 import os
+import pickle
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from inspect import formatannotation
 from pathlib import Path
@@ -41,6 +43,7 @@ from typing import Any, ClassVar, Self, get_args
 
 import msgspec
 import numpy as np
+from joblib import wrap_non_picklable_objects
 from scipy.sparse import issparse
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
@@ -88,6 +91,7 @@ ROWS = 512  # samples whose gates are computed together: a block's arrays stay i
 LARGEST_BATCH = 200  # of batch_size="auto", as in scikit-learn
 LARGEST_BIAS = -1.0  # of gate_bias="auto"
 DECAY, SHALLOW = 0.003, 5  # of weight_decay="auto": a factor, and the most blocks of a net that has it
+SCALE = 3.0  # factor by which the mean size of standardised values may differ from 1
 FEWEST = 100  # samples to validate on, of early_stopping="auto"
 OPEN_BLOCKS = 2.0  # for gate_bias="auto": the effective depth of an untrained net
 PRECISIONS = [np.float64, np.float32]
@@ -102,7 +106,7 @@ REMEDIES = {  # by what scikit-learn says of a column: what it has found there, 
     "contains NaN": ("NaN", IMPUTED),
     "contains infinity": ("inf", f"{{entries}}[np.isinf({{entries}})] = np.nan, then {IMPUTED}"),
 }
-PICKLED = (BLOCKS, ACTIVATIONS, INITS)  # tables to which users add
+TABLES = (BLOCKS, ACTIVATIONS, INITS, LOSSES, OPTIMIZERS)  # to which users add
 OPTIMIZER = "optimizer."  # begins the names of its vectors in a saved estimator
 
 
@@ -217,8 +221,19 @@ class HighwayEstimator(BaseEstimator):
     _doc_link_template: ClassVar[str] = Path(__file__).resolve().as_uri()  # the docstrings: the project has no site
 
     def __reduce__(self) -> tuple:
-        """Take the tables along: a worker process that unpickles this may lack what a user's file added to them."""
-        return unpickled, (type(self), *map(dict, PICKLED)), self.__getstate__()
+        """Take the tables along: a worker process that unpickles this may lack what a user's file added to them.
+
+        All of them, since a grid names more than this estimator; what it does not name may fail to be pickled.
+        """
+        names = [*vars(self).values(), *(self.net_.config if hasattr(self, "net_") else {}).values()]
+        used = [name for name in names if isinstance(name, str)]
+        tables = [{} for _ in TABLES]
+        for table, kept in zip(TABLES, tables, strict=True):
+            for name, entry in table.items():
+                with suppress(() if name in used else Exception):
+                    # A lambda needs the wrapper; a class would get one for its instances, but for the list.
+                    kept[name] = pickle.dumps(wrap_non_picklable_objects([entry], keep_wrapper=False))
+        return unpickled, (type(self), used, tables), self.__getstate__()
 
     def fit(self, X, y, sample_weight=None) -> Self:
         """Train from new weights or, with `warm_start`, from those of the last fit.
@@ -341,7 +356,8 @@ class HighwayEstimator(BaseEstimator):
         """Train until there is no more gain; return the losses and validation scores of epochs, and a warning or None.
 
         With validation samples, the parameters of the best epoch stay, the `earlier` scores of the last fits included:
-        its first parameters were the best of those. Gains count after the last epoch that decides alike for all.
+        its first parameters were the best of those. Gains count after the last epoch that decides alike for all, and
+        wrongly for some. A loss of 0 leaves nothing to gain.
         """
         losses, scores, guessed, params, warning = [], [], 0, training.net.params.flat, None
         tensors = [params, *training.net.buffers.values()]
@@ -355,17 +371,22 @@ class HighwayEstimator(BaseEstimator):
                     scores.append(self._validate(outputs, *validation[1:]))
                     best = copy.deepcopy(tensors) if scores[-1] >= max(earlier + scores) else best
                     decided = self._decide(outputs)
-                    guessed = len(scores) if (decided == decided[0]).all() else guessed
+                    alike = (decided == decided[0]).all() and (decided != validation[1]).any()
+                    guessed = len(scores) if alike else guessed
                 if self.verbose:
                     score = f", validation score {scores[-1]:.4f}" if scores else ""
                     print(f"epoch {training.epoch}: loss {loss:.6f}{score}")
                 gains = scores or [-loss for loss in losses]
-                if epochs_without_gain(gains[guessed:], self.tol) > self.n_iter_no_change:
+                if loss == 0 or epochs_without_gain(gains[guessed:], self.tol) > self.n_iter_no_change:
                     break
             else:
-                if not incremental and training.config.schedule == "constant":  # others end where they are meant to
+                # Without a gain in half of the epochs, or of the patience, more would hardly change anything.
+                gaining = 2 * epochs_without_gain(gains[guessed:], self.tol) <= min(len(gains), self.n_iter_no_change)
+                if gaining and not incremental and training.config.schedule == "constant":  # others end as planned
                     found = f"max_iter={self.max_iter} epochs were not enough to converge"
-                    remedy = "standardise X (and a regressor's y), allow more, or raise tol"
+                    columns = zip("X" if is_classifier(self) else "Xy", training.data, strict=False)
+                    names = " and ".join(name for name, values in columns if off_scale(values))
+                    remedy = f"standardise {names}, " * bool(names) + "allow more, or raise tol"
                     warning = ConvergenceWarning(f"{found}; {remedy}")
         except KeyboardInterrupt:
             warning = UserWarning("Training was interrupted; the net keeps its present weights.")
@@ -562,10 +583,12 @@ class DenseEstimator(HighwayEstimator):
         return tags
 
 
-def unpickled(kind: type[HighwayEstimator], *tables: dict[str, Any]) -> HighwayEstimator:
+def unpickled(kind: type[HighwayEstimator], used: list[str], tables: list[dict[str, bytes]]) -> HighwayEstimator:
     """Return an estimator without attributes, after adding what is new in these tables to those of this process."""
-    for table, found in zip(PICKLED, tables, strict=True):
-        table.update({name: found[name] for name in found if name not in table})
+    for table, found in zip(TABLES, tables, strict=True):
+        for name in found.keys() - table.keys():
+            with suppress(() if name in used else Exception):
+                (table[name],) = pickle.loads(found[name])
     return kind.__new__(kind)
 
 
@@ -601,6 +624,12 @@ def finite_outputs(training: Training, X: np.ndarray) -> np.ndarray:
     outputs = predict_in_parts(training.net, X)
     check_finite(training.epoch, outputs=outputs)
     return outputs
+
+
+def off_scale(values: Any) -> bool:
+    """Return True for floats (n, ...) unless the largest mean size of a column is about 1; bytes are pixels."""
+    with np.errstate(over="ignore"):
+        return values.dtype.kind == "f" and not 1 / SCALE < abs(values).mean(axis=0, dtype=float).max() < SCALE
 
 
 def predict_in_parts(net: Any, X) -> np.ndarray:
@@ -773,7 +802,8 @@ class LabelsMixin(ClassifierMixin):
         weights = check_weights(sample_weight, X)
         if self.class_weight is None:
             return weights
-        factors = compute_sample_weight(self.class_weight, y if self.multilabel_ else self.classes_[y])
+        rows = None if weights is None or self.class_weight != "balanced" else np.flatnonzero(weights)
+        factors = compute_sample_weight(self.class_weight, y if self.multilabel_ else self.classes_[y], indices=rows)
         return check_weights(factors if weights is None else factors * weights, X)
 
     def _validate(self, outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:

@@ -28,6 +28,7 @@ from sklearn.utils.validation import validate_data
 from conv_highway_networks import CONV_INITS, ConvNet, Stage, as_stage
 from conv_recipes import FEW_DROPOUT, NETS, STEPS, UNIT, ConvConfig, for_few_images
 from highway_estimators import CLASSES_DOC, EITHER, PRECISIONS, HighwayEstimator, LabelsMixin, describe, has_gates
+from highway_lab.slices import SlicedConvNet
 from highway_networks import FINITE, OPTIMIZERS, POSITIVE, SCHEDULE, ZERO_OR_MORE, hyperparameter
 
 __all__ = ["HighwayImageClassifier"]
@@ -83,7 +84,7 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
     )
     early_stopping: bool = hyperparameter(False, "Validate after each epoch; keep the best epoch's net.", EITHER)
 
-    _net_type: ClassVar[type] = ConvNet
+    _net_type: ClassVar[type] = SlicedConvNet
     _config_type: ClassVar[type] = ImageConfig
     _doc_link_module: ClassVar[str] = __name__
     _doc_link_template: ClassVar[str] = Path(__file__).resolve().as_uri()

@@ -32,26 +32,31 @@ if __name__ == "__main__":
     try:
         from highway_lab.start import start
     except ModuleNotFoundError as error:
-        found = f"expected highway_lab and what it needs, found: {error}; pip install the checkout"
-        raise SystemExit(
-            f"highway_networks.py: {found}, or import this file: train(Config(), load_mnist(FOLDER))"
-        ) from None
+        found = f"highway_networks.py: expected highway_lab and what it needs, found: {error}"
+        remedy = "pip install the checkout, or import this file: train(Config(), load_mnist(FOLDER))"
+        raise SystemExit(f"{found}; {remedy}") from None
     start("highway_lab.programs")  # ends the process; it imports this file again, by the name that workers know
+
+if "DeepNet" in globals():  # its classes and blocks would be others than those that are in use
+    raise ImportError("highway_networks: expected to be imported once, found a reload; restart the kernel")
 
 import gzip
 import json
 import lzma
 import math
 import os
+import shutil
 import time
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
+from functools import cache
 from itertools import accumulate
+from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -411,6 +416,8 @@ class Net:
 
     params: Tensors
     depth: int
+    workspace: Callable[..., Any]
+    new_parameters: Callable[..., Tensors]
     forward: Callable[..., Any]
     backward: Callable[..., Any]
 
@@ -508,15 +515,17 @@ class Net:
                 beside = Path(folder, place.name)
                 with open(beside, "wb") as file:
                     np.savez(file, **self.packed())
+                if place.exists():
+                    shutil.copymode(place, beside)
                 os.replace(beside, place)
         except OSError as error:
             raise InputError(f"{path}: expected a place to write, found: {error.strerror}; choose another") from error
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Self:
-        """Read a net that `save` wrote; never unpickles. Raises InputError for anything else."""
+        """Read a net that `save` wrote, with or without .npz in its name; never unpickles. Else raises InputError."""
         try:
-            with open(as_path(path), "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
+            with open(saved_place(path), "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
                 return cls.unpacked(dict(arrays))
         except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
             reason = " ".join(str(getattr(error, "strerror", None) or error).split())
@@ -859,22 +868,6 @@ OPTIMIZERS: dict[str, Callable[[Tensors, Any], Any]] = {  # of parameters and a 
 
 # -------------------------------------------------------------------------------------------- training
 
-TEST_IMAGES = "test images"  # Dataset.test_set if all of them are used
-
-
-class Dataset(NamedTuple):
-    """Samples for training and for testing."""
-
-    train_x: np.ndarray  # images as uint8 (n, channels, rows, columns), or features as floats (n, ...), also sparse
-    train_y: np.ndarray  # classes (n,) as integers, truth values or texts, or targets as floats (n, K), also sparse
-    test_x: np.ndarray
-    test_y: np.ndarray
-    outputs: int | None = None  # K, that a net needs; None: as many as the targets have
-    test_set: str = TEST_IMAGES  # which samples are there for testing, in words
-    train_weights: np.ndarray | None = None  # (n,), factors on the losses of the training samples, 1 on average
-    classes: tuple[str, ...] = ()  # names of the classes, if they were texts or folders, in order
-
-
 SCHEDULES = {  # factor on the learning rate, given the share of all steps that is done
     "constant": lambda done: 1.0,
     "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,  # from 1 to 0 (Loshchilov & Hutter 2017, eq. 5)
@@ -963,10 +956,31 @@ class Config(TrainingConfig, DeepArchitecture):
     def title(self) -> str:
         return f"{self.block} depth {self.depth}"
 
-    def new_net(self, data: Dataset, rng: np.random.Generator) -> DeepNet:
+    def new_net(self, data: "Dataset", rng: np.random.Generator) -> DeepNet:
         """Make the net for `data`, whose weights `rng` draws."""
         architecture = {field.name: getattr(self, field.name) for field in fields(DeepArchitecture)}
         return DeepNet(math.prod(data.train_x.shape[1:]), data.outputs or 0, **architecture, rng=rng)
+
+
+def train(
+    config: TrainingConfig, data: Any, *, net: Net | None = None, report: Callable[["Run"], Any] = lambda run: None
+) -> "Run":
+    """Train one net on a random subset of a Dataset, or of its four arrays; returns the record, whose `net` is trained.
+
+    net: one whose parameters are where the training begins, with a fresh optimiser; it stays as it was. report: called
+    with the run so far after each epoch, the untrained net's (epoch 0) included, and ends it by returning True; `print`
+    prints a line. A loss that is not finite ends the run as diverged, with a warning; columns far from standardised
+    are warned of, too. Raises InputError if the arguments do not suit each other.
+    """
+    training = Training(config, data, net)
+    warn_of_scale(training.data.train_x, data[0])
+    for _ in training.epochs():
+        if report(training.run()):
+            break
+    if training.diverged:
+        found = f"the loss is not finite in epoch {training.epoch}; choose a lower lr, clip, or standardise the inputs"
+        warnings.warn(f"training has diverged: {found}", stacklevel=2)
+    return training.run()
 
 
 def batches(config: TrainingConfig, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -985,7 +999,7 @@ class Training:
     data, validation        the samples in use; validation samples (x, y)
     """
 
-    def __init__(self, config: TrainingConfig, data: Dataset, net: Net | None = None):
+    def __init__(self, config: TrainingConfig, data: Any, net: Net | None = None):
         """Draw subset and weights from the config's seed, or take those of `net`; raises InputError for misfits."""
         subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
         self.loss, data = LOSSES[config.loss], as_dataset(data, config.loss)
@@ -1029,12 +1043,11 @@ class Training:
             for step, chosen in enumerate(epoch):
                 x, y = self.net.preprocess(self.data.train_x[chosen]), self.data.train_y[chosen]
                 batch = config.augmented(x, self.rng), y, self.workspaces[len(chosen)]
-                options: dict[str, Any] = {"clip": config.clip, "weight_decay": config.weight_decay}
-                options["rate"] = scheduled_rate(config.schedule, (self.epoch + step / len(epoch)) / config.epochs)
-                options["weights"] = None if sample_weights is None else sample_weights[chosen]
-                loss, norm = self.net.train_step(*batch, self.loss, self.optimizer, **options)
-                measured.append((loss, norm))
-                if not math.isfinite(loss):
+                rate = scheduled_rate(config.schedule, (self.epoch + step / len(epoch)) / config.epochs)
+                weights = None if sample_weights is None else sample_weights[chosen]
+                options = {"clip": config.clip, "weight_decay": config.weight_decay, "rate": rate, "weights": weights}
+                measured.append(self.net.train_step(*batch, self.loss, self.optimizer, **options))
+                if not math.isfinite(measured[-1][0]):
                     break
             return tuple(np.mean(measured, axis=0).tolist())
 
@@ -1056,24 +1069,8 @@ class Training:
 
     def run(self) -> "Run":
         """Return the record so far, and the net as `net`."""
-        net, gate_means = self.net, self.gate_means or None
-        measured = self.loss.metric, self.diverged, self.history, gate_means
-        return Run(self.config, net.params.flat.size, *measured, net, self.data.classes)
-
-
-def train(config: TrainingConfig, data: Any, *, net: Net | None = None) -> "Run":
-    """Train one net on a random subset of a Dataset, or of its four arrays; returns the record, whose `net` is trained.
-
-    net: one whose parameters are where the training begins, with a fresh optimiser; it stays as it was. A loss that is
-    not finite ends the run as diverged, with a warning. Raises InputError if the arguments do not suit each other.
-    """
-    training = Training(config, data, net)
-    for _ in training.epochs():
-        pass
-    if training.diverged:
-        found = f"the loss is not finite in epoch {training.epoch}; choose a lower lr, clip, or standardise the inputs"
-        warnings.warn(f"training has diverged: {found}", stacklevel=2)
-    return training.run()
+        measured = self.loss.metric, self.diverged, self.history, self.gate_means or None
+        return Run(self.config, self.net.params.flat.size, *measured, self.net, self.data.classes)
 
 
 # ----------------------------------------------------------------------------------------- the record
@@ -1122,12 +1119,13 @@ class Run:
     history: History
     gate_means: list[list[float | None]] | None  # mean T of each block, one row an epoch; None without gates
     net: Any
-    classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes are texts
+    classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes were anything but 0..K-1
 
     def __repr__(self) -> str:
         of = self.history
-        last = f"{self.metric} {of.train_score[-1]} in training, {of.test_score[-1]} in the test"
-        last = "diverged" if self.diverged else last
+        halves = {"training": of.train_score, "validation": of.validation_score, "the test": of.test_score}
+        scores = [f"{rows[-1]} in {half}" for half, rows in halves.items() if rows and rows[-1] is not None]
+        last = "diverged" if self.diverged else f"{self.metric} {', '.join(scores)}"
         return f"Run({self.config.title}, seed {self.config.seed}; epoch {of.epoch[-1]}: {last})"
 
 
@@ -1166,18 +1164,44 @@ def check(name: str, value: Any, kind: Any, rule: Rule | None) -> None:
     """Raise ArgumentError, naming the argument, if a value breaks its rule or is too large for its kind."""
     if expected := expected_instead(value, kind, rule):
         remedy = "choose another" + f", or {ADD_NAME}" * (rule is not None and isinstance(rule[1], Mapping))
-        raise ArgumentError(f"`{name}`: expected {expected}, found {value!s:.40}; {remedy}")
+        raise ArgumentError(
+            f"`{name}`: expected {expected}, found {value if kind is str else repr(value)!s:.40}; {remedy}"
+        )
+
+
+@cache
+def types_of(config: type) -> dict[Field, Any]:
+    """Return the fields of a dataclass with their types, also where its file makes texts of annotations."""
+    types = get_type_hints(config)
+    return {of: types[of.name] for of in fields(config)}
 
 
 def check_hyperparameters(config: Any) -> None:
     """Raise ArgumentError if a field of the dataclass breaks its rule, or is too large for its type."""
-    for of in fields(config):
-        check(of.name, getattr(config, of.name), of.type, of.metadata.get("rule"))
+    for of, kind in types_of(config.__class__).items():
+        check(of.name, getattr(config, of.name), kind, of.metadata.get("rule"))
 
 
 # ----------------------------------------------------------------------------------------------- data
 
-MOST_CLASSES = 10**6  # more are not numbered in a row from 0
+TEST_IMAGES = "test images"  # Dataset.test_set if all of them are used
+
+
+class Dataset(NamedTuple):
+    """Samples for training and for testing."""
+
+    train_x: np.ndarray  # images as uint8 (n, channels, rows, columns), or features as floats (n, ...), also sparse
+    train_y: np.ndarray  # classes (n,) or (n, 1) as integers, truth values or texts, or floats (n, K), also sparse
+    test_x: np.ndarray
+    test_y: np.ndarray
+    outputs: int | None = None  # K, that a net needs: classes are 0..K-1; None: as many as the targets have
+    test_set: str = TEST_IMAGES  # which samples are there for testing, in words
+    train_weights: np.ndarray | None = None  # (n,), factors on the losses of the training samples, 1 on average
+    classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes were anything but 0..K-1
+
+
+LARGEST_SIZE = 20  # mean absolute value of a column, beyond which `train` warns
+SPLIT = "i = np.random.permutation(len(X)); n = len(i) // 5; data = X[i[n:]], y[i[n:]], X[i[:n]], y[i[:n]]"
 
 
 def dense(x: Any) -> Any:
@@ -1196,11 +1220,23 @@ def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
     return scaled
 
 
+def column_name(x: Any, j: int) -> str:
+    """Return what to call a column of an array or of a data frame."""
+    names = getattr(x, "column_names", getattr(x, "columns", None))  # pyarrow's columns are not names
+    return f"column {j}" if names is None else f"column {names[j]!r:.60}"
+
+
 def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
     """Return an array, or a sparse matrix that has rows; raises InputError for other kinds: texts, dates, masked."""
     array = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
+    found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}"
+    if array.dtype == object and array.ndim in (1, 2):  # such as a data frame, with columns of several kinds
+        columns = enumerate(np.atleast_2d(array.T))
+        others = ((j, of) for j, column in columns for of in column if not isinstance(of, Real | np.bool_))
+        j, other = next(others, (None, None))
+        array = np.array(array.tolist()) if j is None else array
+        found = f"{other!r:.40}" + f" in {column_name(x, j or 0)}" * (array.ndim == 2)
     if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds:
-        found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}"
         raise InputError(f"{name}: expected an array of numbers, found {found}; convert it, or fill in what is missing")
     return array
 
@@ -1219,50 +1255,110 @@ def prepared(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return x
 
 
-def check_array(name: str, x: Any, shape: tuple[int, ...], least: float = -math.inf, most: float = math.inf) -> None:
-    """Raise InputError unless an array has a shape, and its numbers are finite and lie between two bounds."""
+def warn_of_scale(x: Any, given: Any) -> None:
+    """Warn of features x (n, ...), `given` as such, of which one is so large that it drowns the others."""
+    sizes = np.ravel(abs(x[:1000]).mean(axis=0))
+    if x.dtype != np.uint8 and sizes.max() > LARGEST_SIZE:
+        found = f"a mean size of {sizes.max():.3g} in {column_name(given, int(sizes.argmax()))}"
+        remedy = "subtract the training mean and divide by the standard deviation, in both halves"
+        warnings.warn(f"train_x: expected columns of one scale, found {found}; {remedy}", stacklevel=3)
+
+
+def check_array(
+    name: str, x: Any, shape: tuple[int, ...], least: float = -math.inf, most: float = math.inf, given: Any = None
+) -> None:
+    """Raise InputError unless an array, `given` as such, has a shape and finite numbers between two bounds."""
     low, high = (float(x.min()), float(x.max())) if math.prod(x.shape) else (math.nan, math.nan)
     if x.shape != shape or not (math.isfinite(high - low) and least <= low and high <= most):
         expected = f"finite numbers of shape {shape}" + f" from {least:g} to {most:g}" * math.isfinite(least)
         values = f" from {low:g} to {high:g}" if math.isfinite(high - low) else " with NaN or infinity"
+        if isinstance(x, np.ndarray) and x.ndim == 2 and len(gaps := np.argwhere(~np.isfinite(x))):
+            values += f" in {column_name(given, gaps[0, 1])}"
         found = f"{x.shape}{values}" if math.prod(x.shape) else "none"
         raise InputError(f"{name}: expected {expected}, found {found}; mend the data set")
+
+
+def is_text(name: str, y: Any) -> bool:
+    """Tell whether targets are texts (n,) or (n, 1); raises InputError if only some are, as where one is missing."""
+    if not np.shape(y) or getattr(getattr(y, "dtype", None), "kind", "O") in "buif":  # at once, however many there are
+        return False
+    others = [of for of in np.asarray(y, object).flat if not isinstance(of, str)]
+    if 0 < len(others) < np.size(y):
+        found = f"expected texts only, or numbers only, found texts and {others[0]!r:.40}"
+        raise InputError(f"{name}: {found}; leave out the samples without a class")
+    return not others and np.shape(y)[1:] in ((), (1,))
+
+
+def check_labels(name: str, y: np.ndarray) -> None:
+    """Raise InputError, with the line to type, for classes that stand there as one-hot rows or floats, or have gaps."""
+    one_hot = y.ndim == 2 and y.shape[1] > 1 and bool((np.isin(y, (0, 1)).all(1) & (y.sum(1) == 1)).all())
+    floats = y.dtype.kind == "f" and y.shape[1:] in ((), (1,))
+    gaps = floats and bool(np.isnan(y).any())
+    if one_hot or gaps or (floats and (y == np.round(y)).all()):
+        found, line = ("one-hot rows", f"argmax({name}, axis=1)") if one_hot else (y.dtype, f"array({name}, int)")
+        remedy = "leave out the samples without a class" if gaps else f"pass np.{line}"
+        raise InputError(
+            f"{name}: expected classes (n,) as integers or texts, found {'NaN' if gaps else found}; {remedy}"
+        )
 
 
 def as_dataset(data: Any, loss: str) -> Dataset:
     """Return a Dataset, or one of its first four arrays, that a loss can be trained on; raises InputError for another.
 
-    Classes may be texts, which `classes` then holds; `outputs` is inferred if it is None.
+    Without `outputs` the distinct classes, in order, are numbered from 0; `classes` then holds them unless they were.
     """
-    data = data if isinstance(data, Dataset) else Dataset(*data)
-    if all(np.ndim(y) == 1 and all(isinstance(of, str) for of in y) for y in (data.train_y, data.test_y)):
-        names, codes = np.unique(np.array([*data.train_y, *data.test_y], str), return_inverse=True)
-        train_y, test_y = np.split(codes, [len(data.train_y)])
-        data = data._replace(train_y=train_y, test_y=test_y, classes=tuple(names.tolist()))
+    try:
+        data = data if isinstance(data, Dataset) else Dataset(*data)
+    except TypeError as error:
+        found = f"{type(data).__name__}" + (f" of {len(data)}" if hasattr(data, "__len__") else "")
+        raise InputError(
+            f"data: expected train_x, train_y, test_x, test_y, found {found}; split them: {SPLIT}"
+        ) from error
+    target, halves = LOSSES[loss].target, {name: getattr(data, name) for name in ("train_y", "test_y")}
     train_x, test_x = (as_numbers(name, getattr(data, name)) for name in ("train_x", "test_x"))
-    targets = [dense(as_numbers(name, getattr(data, name))) for name in ("train_y", "test_y")]
+    if texts := all(is_text(name, y) for name, y in halves.items()):
+        targets = [np.asarray(y, object) for y in halves.values()]
+    else:
+        targets = [dense(as_numbers(name, y)) for name, y in halves.items()]
     targets = [y.astype(int) if y.dtype == bool else y for y in targets]
-    data = data._replace(train_x=train_x, train_y=targets[0], test_x=test_x, test_y=targets[1])
-    target, classes = LOSSES[loss].target, "f" not in [y.dtype.kind for y in targets]
+    if target == "classes":
+        for name, y in zip(halves, targets, strict=True):
+            check_labels(name, y)
+    classes = "f" not in [y.dtype.kind for y in targets]
     if classes != (target == "classes"):
         kind = "classes" if classes else "numbers"
-        halves = " and ".join(f"{y.dtype} {y.shape}" for y in targets)
+        found = " and ".join(f"{y.dtype} {y.shape}" for y in targets)
         remedy = "choose another, or convert the targets: classes are integers, numbers floats"
-        raise ArgumentError(f"`loss`: expected a loss of {kind}, found {loss} for targets of {halves}; {remedy}")
+        raise ArgumentError(f"`loss`: expected a loss of {kind}, found {loss} for targets of {found}; {remedy}")
+    if classes:
+        targets = [y[:, 0] if y.shape[1:] == (1,) else y for y in targets]
+        if texts or (data.outputs is None and not data.classes and all(y.ndim == 1 for y in targets)):
+            numbered = [y.astype(str if texts else int) for y in targets]  # unsigned and signed would become floats
+            labels, codes = np.unique(np.concatenate(numbered), return_inverse=True)
+            targets = np.split(codes, [len(targets[0])])
+            if not np.array_equal(labels, np.arange(len(labels))):
+                data = data._replace(classes=tuple(str(label) for label in labels))
+    train_y, test_y = targets
     if (train_x.dtype == np.uint8) != (test_x.dtype == np.uint8):
         found = f"{train_x.dtype} and {test_x.dtype}"
         raise InputError(f"test_x: expected pixels (uint8) in both halves or in none, found {found}; convert one")
-    inferred = max(int(y.max(initial=0)) for y in targets) + 1 if classes else math.prod(targets[0].shape[1:])
-    outputs = inferred if data.outputs is None else data.outputs
-    check("outputs", outputs, int, (lambda value: 0 <= value <= MOST_CLASSES, f"a number up to {MOST_CLASSES:,}"))
+    counted = max(int(y.max(initial=0)) for y in targets) + 1 if classes else math.prod(train_y.shape[1:])
+    outputs = (len(data.classes) or counted) if data.outputs is None else data.outputs
+    check("outputs", outputs, int, (lambda value: 0 <= value <= 10**6, "a number up to 1,000,000"))
+    if data.classes and len(data.classes) != outputs:
+        found = f"{len(data.classes)} for {outputs} outputs"
+        raise InputError(f"classes: expected a name for each output, found {found}; state what agrees, or one of them")
     bounds = {"classes": (0, outputs - 1), "labels": (0, 1)}.get(target, ())
-    for half, x, y in (("train", data.train_x, data.train_y), ("test", data.test_x, data.test_y)):
-        check_array(f"{half}_x", x, (x.shape[0], *data.train_x.shape[1:]))
+    for half, x, y in (("train", train_x, train_y), ("test", test_x, test_y)):
+        check_array(f"{half}_x", x, (x.shape[0], *train_x.shape[1:]), given=getattr(data, f"{half}_x"))
         check_array(f"{half}_y", y, (x.shape[0],) if classes else (x.shape[0], outputs), *bounds)
+    if classes and (unseen := np.setdiff1d(test_y, train_y).tolist()):
+        found = ", ".join(data.classes[of] if data.classes else str(of) for of in unseen)
+        warnings.warn(f"test_y: expected classes that train_y has, found others: {found:.60}", stacklevel=4)
     if (weights := data.train_weights) is not None:
         weights = as_numbers("train_weights", weights)
-        check_array("train_weights", weights, data.train_x.shape[:1], 0)
-    return data._replace(outputs=outputs, train_weights=weights)
+        check_array("train_weights", weights, train_x.shape[:1], 0)
+    return Dataset(train_x, train_y, test_x, test_y, outputs, data.test_set, weights, data.classes)
 
 
 def fitted(config: Any, data: Dataset) -> Any:
@@ -1319,6 +1415,13 @@ def as_path(path: str | os.PathLike) -> Path:
     except RuntimeError as error:
         found = "expected a home folder in place of ~, found none"
         raise InputError(f"{path}: {found}; write the path in full (for data sets: in HIGHWAY_DATA_DIR)") from error
+
+
+def saved_place(path: str | os.PathLike) -> Path:
+    """Return where a net lies, with or without .npz in its name: NumPy adds the ending, `save` does not."""
+    place = as_path(path)
+    other = place.with_suffix("") if place.suffix == ".npz" else Path(f"{place}.npz")
+    return other if other.is_file() and not place.exists() else place
 
 
 def damaged(path: Path, expected: object, found: object) -> InputError:

@@ -15,7 +15,10 @@ if __name__ == "__main__":
 
 import argparse
 from collections.abc import Iterator
+from io import BytesIO
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +43,8 @@ __all__ = ["animate", "main"]
 NAME = "highway_networks.gif"
 FRAME_MS, LAST_FRAME_MS = 500, 6000
 PALETTE_COLORS = 64
-MOST_FRAMES = 200  # in memory at once; if there are more epochs, evenly spaced ones are shown
+MOST_FRAMES = 200  # if there are more epochs, evenly spaced ones are shown
+TOGETHER = 16  # frames that share a palette, and are in memory at once
 
 
 def frames(log: viz.RunLog) -> Iterator[np.ndarray]:
@@ -80,14 +84,16 @@ def frames(log: viz.RunLog) -> Iterator[np.ndarray]:
         yield np.array(canvas.buffer_rgba())[..., :3]
 
 
-def share_palette(pictures: np.ndarray) -> np.ndarray:
-    """Return the frames (n, height, width, 3) in one palette of few colours: half the bytes."""
+def share_palettes(pictures: Iterator[np.ndarray]) -> Iterator[Any]:
+    """Yield the frames as Pillow's images, TOGETHER of them in one palette of few colours: half the bytes."""
     from PIL import Image
 
-    n, height, width, _ = pictures.shape
-    strip = Image.fromarray(pictures.reshape(n * height, width, 3))
-    strip = strip.quantize(PALETTE_COLORS, dither=Image.Dither.NONE).convert("RGB")
-    return np.asarray(strip).reshape(pictures.shape)
+    while together := [*islice(pictures, TOGETHER)]:
+        height, width, _ = together[0].shape
+        strip = Image.fromarray(np.concatenate(together))
+        strip = strip.quantize(PALETTE_COLORS, dither=Image.Dither.NONE).convert("RGB")
+        for top in range(0, strip.height, height):
+            yield strip.crop((0, top, width, top + height))
 
 
 def has_animation(log: viz.RunLog) -> bool:
@@ -97,8 +103,6 @@ def has_animation(log: viz.RunLog) -> bool:
 
 def animate(path: Path, out: Path | None = None) -> Path:
     """Animate a log and return the path of the animation; by default it lies beside the log's pictures."""
-    import imageio.v3 as imageio
-
     log = viz.read_log(path)
     if not has_animation(log):
         found = f"depths {viz.depths_of(log)}" if viz.runs_with_gates(log) else "no run with gates that finished"
@@ -106,14 +110,16 @@ def animate(path: Path, out: Path | None = None) -> Path:
     if out is None:
         out = Path(NAME) if viz.own_folder(path) == Path("viz") else viz.own_folder(path) / NAME
     check_drawn(out)
+    n = min(len(viz.runs_with_gates(log)[0].gate_means), MOST_FRAMES)
+    options: dict[str, Any] = {"loop": 0, "duration": [FRAME_MS] * (n - 1) + [LAST_FRAME_MS]}
+    options["comment"] = f"{name_with_digest(path)}\n{renderer()}".encode()
+    animation = BytesIO()
     with drawing(out.name, path), own_style():
-        pictures = share_palette(np.stack(list(frames(log))))
-    durations = [FRAME_MS] * (len(pictures) - 1) + [LAST_FRAME_MS]
-    comment = f"{name_with_digest(path)}\n{renderer()}".encode()
-    animation = imageio.imwrite("<bytes>", pictures, extension=".gif", loop=0, duration=durations, comment=comment)
+        images = share_palettes(frames(log))
+        next(images).save(animation, "GIF", save_all=True, append_images=images, **options)  # drawn as it writes
     make_place(out)
     with atomic_write(out, "wb") as file:
-        file.write(animation)
+        file.write(animation.getbuffer())
     return out
 
 

@@ -17,9 +17,10 @@ from typing import ClassVar
 import numpy as np
 from joblib import cpu_count
 
-from conv_recipes import NETS, configure
+from conv_recipes import NETS, SHAPES, configure
 from highway_lab.datasets import CLASSES
 from highway_lab.fields import Count, NonEmpty, NotNegative
+from highway_lab.slices import in_slices
 from highway_lab.training import Training
 from highway_networks import Dataset, evaluate, rounded
 
@@ -28,7 +29,6 @@ from .measures import Benchmark
 from .training_step import Row, TimedLog, best, measure
 from .worker import Team
 
-SHAPES = {"mnist": (1, 28, 28), "cifar-10": (3, 32, 32), "digits": (1, 8, 8)}  # of a data set's images
 IMAGES = {"mnist": (60_000, 10_000), "cifar-10": (50_000, 10_000)}  # for training, and for the test
 TIMED = ("mnist-16", "mnist-32", "highway-a")
 ROUNDS = 6
@@ -55,7 +55,7 @@ class ConvCase:
     def problem(self) -> Problem:
         """Return a net, a batch x (B, C, H, W) and y (B,), and how to train: the same at every call."""
         rng, config = np.random.default_rng(0), configure(self.net, dropout=0.0)
-        net = config.build(self.shape, CLASSES, rng)
+        net = in_slices(config.build(self.shape, CLASSES, rng))
         x = rng.uniform(-1, 1, (self.batch, *self.shape)).astype(np.float32)
         return net, x, rng.integers(0, CLASSES, self.batch), config
 

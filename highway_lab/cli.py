@@ -1,7 +1,6 @@
 """Command lines: errors in one line, exit codes, flags from a dataclass of hyperparameters and their rules."""
 
 import argparse
-import dataclasses
 import importlib
 import os
 import re
@@ -29,7 +28,8 @@ TABLES: dict[str, tuple[Mapping, Any]] = {  # to which a user's file may add: wh
     "OPTIMIZERS": (core.OPTIMIZERS, Callable),
     "SCHEDULES": (core.SCHEDULES, Callable),
 }
-NAME = re.compile(r"\w[\w.+-]{0,39}")  # in such a table: it becomes a part of the names of files, and of labels
+# In such a table: it becomes a part of the names of files, and of labels. --block both and --schedule 0.5 mean others.
+NAME = re.compile(r"(?!(both|[\d.]+(e-\d+)?)$)\w[\w.+-]{0,39}")
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -158,7 +158,8 @@ def check_names() -> None:
     for table, (entries, kind) in TABLES.items():
         for name, entry in entries.items():
             if not (isinstance(name, str) and NAME.fullmatch(name) and isinstance(entry, kind)):
-                expected = f"expected a {kind.__name__} by a name of up to 40 letters, digits and ._+-"
+                rule = "a name of up to 40 letters, digits and ._+-, no number and not both"
+                expected = f"expected a {kind.__name__} by {rule}"
                 raise InputError(f"{table}: {expected}, found {name!r:.60}: {entry!r:.40}; mend it")
 
 
@@ -238,8 +239,8 @@ def flag(name: str) -> str:
 
 def add_hyperparameters(parser: argparse.ArgumentParser, config: type, leave_out: Collection[str] = ()) -> None:
     """Add a flag for each field of a dataclass of hyperparameters; a flag that is not given sets no attribute."""
-    for field in dataclasses.fields(config):
+    for field, parse in core.types_of(config).items():
         if field.name not in leave_out:
-            kind = {"action": argparse.BooleanOptionalAction} if field.type is bool else {"type": field.type}
+            kind = {"action": argparse.BooleanOptionalAction} if parse is bool else {"type": parse}
             text = f"{field.metadata['help']} (default: {field.default})"
             parser.add_argument(flag(field.name), **kind, default=argparse.SUPPRESS, help=text)

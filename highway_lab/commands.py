@@ -46,7 +46,7 @@ from highway_lab.nets import save_net
 from highway_lab.training import train_resumably
 from highway_networks import Dataset, InputError, Run, TrainingConfig, fitted
 
-VALUES_OF_EPOCH = 64  # in its line, beside a mean gate for each block: measurements, configuration, environment
+VALUES_OF_EPOCH = 80  # in its line, and in its run's: all but a mean gate for each block in both
 
 # ---------------------------------------------------------------------------------------------- the job
 
@@ -345,7 +345,7 @@ class TrainingCommand:
             fitted(self.configure(**fields | {self.config.SIZE: size, "seed": seed, "block": block}), data)
             for size, seed, block in product(sizes, seeds, blocks)
         ]
-        values = sum(config.epochs * (config.depth + VALUES_OF_EPOCH) for config in configs)
+        values = sum((config.epochs + 2) * (2 * config.depth + VALUES_OF_EPOCH) for config in configs)
         if values > (most := logs.MOST_VALUES):
             found = f"expected as many epochs and blocks as a log of {most:,} values holds, found {values:,}"
             raise InputError(f"runs: {found}; ask for fewer, in several commands")

@@ -4,12 +4,13 @@ import hashlib
 import io
 import math
 import os
+import pickle
 import re
 import sys
 import tarfile
 import unicodedata
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import NamedTuple
@@ -24,20 +25,27 @@ from highway_lab.files import (
     data_directory,
     decompress,
     fetch,
+    located,
     make_place,
     printable,
     read_bytes,
     reason_of,
     verified,
 )
+from highway_lab.nets import unpacked
 from highway_networks import TEST_IMAGES, ArgumentError, Dataset, InputError, as_path, find_file, parse_idx
 
 CLASSES = 10
 DIGITS = "sklearn/datasets/data/digits.csv.gz"  # where scikit-learn is installed: its import takes over a second
 
+IDX_FILES = "train-images-idx3-ubyte and the three that belong to it (as they are, .gz or .xz)"
+KERAS_FILE = "mnist.npz"
+KERAS_ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+
 IDX_SOURCES = {
     "mnist": Source(
-        "hinton-mnist",
+        ("hinton-mnist", "", "MNIST/raw", "raw"),  # the last two are torchvision's
+        f"{IDX_FILES} here, in hinton-mnist/ or in MNIST/raw/, or Keras's {KERAS_FILE} here",
         ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
         "payload",
         "sha256",
@@ -49,7 +57,8 @@ IDX_SOURCES = {
         },
     ),
     "fashion-mnist": Source(
-        "fashion-mnist",
+        ("fashion-mnist", "", "FashionMNIST/raw", "raw", "data/fashion"),  # the last is its authors' repository's
+        f"{IDX_FILES} here, in fashion-mnist/, in FashionMNIST/raw/ or in data/fashion/",
         (
             "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
@@ -67,7 +76,8 @@ IDX_SOURCES = {
 
 # ------------------------------------------------------------------------------------- files of CIFAR
 # The binary version (https://www.cs.toronto.edu/~kriz/cifar.html). A file is records of one length: a byte for each
-# label, then 1,024 red, 1,024 green and 1,024 blue bytes, row by row. It may be compressed.
+# label, then 1,024 red, 1,024 green and 1,024 blue bytes, row by row. It may be compressed. The Python version
+# has pickles of the same: only those that are byte for byte the published ones are unpickled.
 
 IMAGE = (3, 32, 32)
 
@@ -90,17 +100,26 @@ class Cifar(NamedTuple):
     classes: int
     train: Sequence[Batch]
     test: Sequence[Batch]  # the first is in the archive; the others may stand in for it
+    pickles: Source  # the Python version; its last file is for testing
 
 
-def _archive(name: str, md5: str) -> Source:
-    return Source("", ("https://www.cs.toronto.edu/~kriz/",), "file", "md5", {name: md5})
+def _archive(name: str, md5: str, forms: str) -> Source:
+    return Source(("",), f"{name} here, or {forms}", ("https://www.cs.toronto.edu/~kriz/",), "file", "md5", {name: md5})
+
+
+def _pickles(folder: str, files: Mapping[str, str]) -> Source:
+    return Source((folder, ""), "", (), "payload", "md5", files)
 
 
 # Neither the whole test batch nor CIFAR-100 has a published checksum but the archive's.
 TEST_START = ("8314c96d7cd65618193bab23acdd5d4c4af15bf6dd00a1781d55beedf3be1ef5", 1_000)
 CIFARS = {
     "cifar-10": Cifar(
-        archive=_archive("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
+        archive=_archive(
+            "cifar-10-binary.tar.gz",
+            "c32a1d4ab5d03f1284b67883e8d87530",
+            "the batches here, in cifar-10-batches-bin/ or in cifar-10-batches-py/",
+        ),
         folder="cifar-10-batches-bin",
         labels=1,
         classes=10,
@@ -112,14 +131,33 @@ CIFARS = {
             Batch("data_batch_5.bin", 10_000, "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"),
         ],
         test=[Batch("test_batch.bin", 10_000, *TEST_START), Batch("test_batch_first_1000.bin", 1_000, *TEST_START)],
+        pickles=_pickles(
+            "cifar-10-batches-py",
+            {
+                "data_batch_1": "c99cafc152244af753f735de768cd75f",
+                "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+                "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+                "data_batch_4": "634d18415352ddfa80567beed471001a",
+                "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+                "test_batch": "40351d587109b95175f43aff81a1287e",
+            },
+        ),
     ),
     "cifar-100": Cifar(
-        archive=_archive("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),
+        archive=_archive(
+            "cifar-100-binary.tar.gz",
+            "03b5dce01913d631647c71ecec9e9cb8",
+            "train and test here, in cifar-100-binary/ or in cifar-100-python/",
+        ),
         folder="cifar-100-binary",
         labels=2,  # coarse, fine
         classes=100,
         train=[Batch("train.bin", 50_000)],
         test=[Batch("test.bin", 10_000)],
+        pickles=_pickles(
+            "cifar-100-python",
+            {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
+        ),
     ),
 }
 
@@ -139,13 +177,16 @@ def load_dataset(name: str, data_dir: str | os.PathLike | None = None, size: int
 
     `name`: "mnist", "fashion-mnist", "cifar-10", "cifar-100", "digits" (scikit-learn's bundled 8x8 set, scaled to
     0..255), "auto" (see `choose_dataset`) or a folder of images (see `load_folder`, also for `size`). `data_dir`: else
-    $HIGHWAY_DATA_DIR, else ~/.cache. Images are uint8 (n, channels, rows, columns), one channel or three.
-    Raises InputError for an unknown name or a file that fails any check, DownloadError if no mirror delivers.
+    $HIGHWAY_DATA_DIR, else ~/.cache; the folder with the files itself, torchvision's root, a clone of Fashion-MNIST's
+    repository, Keras's mnist.npz and its folder will do. Images are uint8 (n, channels, rows, columns), one channel or
+    three. Raises InputError for an unknown name or a file that fails any check, DownloadError if no mirror delivers.
     """
     if name not in ("auto", *DATASETS):
         if not as_path(name).is_dir():
             expected = f"auto, {', '.join(DATASETS)} or a folder of images"
-            raise InputError(f"data set: expected {expected}, found {name!r}; choose one of these")
+            own = "for a table, see examples/table_in_a_pipeline.py"
+            remedy = own if as_path(name).is_file() else "choose one of these"
+            raise InputError(f"data set: expected {expected}, found {name!r}; {remedy}")
         return load_folder(name, size)
     if size is not None:
         raise ArgumentError(f"`size`: expected only with a folder of images, found with {name}; leave it out")
@@ -157,22 +198,53 @@ def load_dataset(name: str, data_dir: str | os.PathLike | None = None, size: int
         return _load_digits()
     if name in CIFARS:
         return _load_cifar(CIFARS[name], data_dir)
-    source = IDX_SOURCES[name]
-    files = fetch(source, data_dir).items()
-    payloads = [(verified(read_bytes(path), path, name, source), path) for name, path in files]
-    train_x, train_y, test_x, test_y = (parse_idx(payload, path) for payload, path in payloads)
+    train_x, train_y, test_x, test_y = _read_idx_files(name, _fetch_idx_files(name, data_dir))
     return Dataset(train_x[:, None], train_y, test_x[:, None], test_y, CLASSES)  # one channel
 
 
 def choose_dataset(data_dir: str | os.PathLike | None = None) -> str:
     """Return what "auto" stands for: "mnist" if it is there or can be downloaded, else "digits" with a warning."""
     try:
-        fetch(IDX_SOURCES["mnist"], data_dir)
+        _fetch_idx_files("mnist", data_dir)
     except DownloadError as error:
         print(f"{'!' * 88}\n{error}", file=sys.stderr)
         print(f"NOT MNIST: using scikit-learn's 8x8 digits instead.\n{'!' * 88}", file=sys.stderr)
         return "digits"
     return "mnist"
+
+
+def _fetch_idx_files(name: str, data_dir: str | os.PathLike | None) -> dict[str, Path]:
+    """Return what `fetch` returns or, where only Keras's file is there, that one for each."""
+    source, root = IDX_SOURCES[name], data_directory(data_dir)
+    keras = root if root.name == KERAS_FILE else root / KERAS_FILE
+    if name == "mnist" and keras.is_file() and len(located(source, root)) < len(source.files):
+        return dict.fromkeys(source.files, keras)
+    return fetch(source, root)
+
+
+def _read_idx_files(dataset: str, files: Mapping[str, Path]) -> list[np.ndarray]:
+    """Return the arrays of files; raises InputError for one that is damaged or of another data set."""
+    arrays, source = [], IDX_SOURCES[dataset]
+    keras = _read_keras(next(iter(files.values())))
+    for index, (name, path) in enumerate(files.items()):
+        payload = verified(keras[index] if keras else read_bytes(path), path, name, source)
+        if dataset != "mnist" and hashlib.sha256(payload).hexdigest() in IDX_SOURCES["mnist"].files.values():
+            raise InputError(f"{path}: expected {dataset}, found MNIST; check the data directory")
+        arrays.append(parse_idx(payload, path))
+    return arrays
+
+
+def _read_keras(path: Path) -> list[bytes]:
+    """Return the arrays of Keras's file in the form of idx, of which checksums are published; none of another file."""
+    if path.name != KERAS_FILE:
+        return []
+    try:
+        stored = unpacked(path)
+        arrays = [stored[name] for name in KERAS_ARRAYS]
+    except Exception as error:  # whatever numpy and zip say of a foreign file
+        raise damaged(path, f"arrays {', '.join(KERAS_ARRAYS)}", reason_of(error)) from error
+    header = (b"\0\0\x08" + bytes([array.ndim]) + np.array(array.shape, ">u4").tobytes() for array in arrays)
+    return [start + array.tobytes() for start, array in zip(header, arrays, strict=True)]
 
 
 def _load_digits() -> Dataset:
@@ -185,16 +257,30 @@ def _load_digits() -> Dataset:
 
 
 def _load_cifar(cifar: Cifar, data_dir: str | os.PathLike | None) -> Dataset:
-    """Load CIFAR; missing files are unpacked from the archive, which is downloaded if need be.
+    """Load CIFAR, the binary version or the Python version; else unpack the archive, downloaded if need be.
 
     The first test images serve if only those are there and no other file is missing.
     """
-    folder = data_directory(data_dir) / cifar.folder
-    test = next((test for test in cifar.test if not _missing(folder, *cifar.train, test)), cifar.test[0])
+    root = data_directory(data_dir)
+    candidates = [(folder, test) for folder in (root / cifar.folder, root) for test in cifar.test]
+    whole = (place for place in candidates if not _missing(place[0], *cifar.train, place[1]))
+    folder, test = next(whole, candidates[0])
     if missing := _missing(folder, *cifar.train, test):
+        if len(pickles := located(cifar.pickles, root)) == len(cifar.pickles.files):
+            return _load_pickles(cifar, pickles)
         _unpack(cifar, missing, data_dir)
     test_set = TEST_IMAGES if test == cifar.test[0] else f"first {test.records:,} {TEST_IMAGES}"
     return Dataset(*_read(cifar, folder, *cifar.train), *_read(cifar, folder, test), cifar.classes, test_set)
+
+
+def _load_pickles(cifar: Cifar, files: Mapping[str, Path]) -> Dataset:
+    """Load the Python version of CIFAR; raises InputError, before it unpickles anything, for files not published."""
+    contents = [verified(read_bytes(path), path, name, cifar.pickles) for name, path in files.items()]
+    batches = [pickle.loads(content, encoding="bytes") for content in contents]
+    images = [batch[b"data"].reshape(-1, *IMAGE) for batch in batches]
+    key = b"labels" if cifar.labels == 1 else b"fine_labels"
+    classes = [np.array(batch[key], np.uint8) for batch in batches]
+    return Dataset(np.concatenate(images[:-1]), np.concatenate(classes[:-1]), images[-1], classes[-1], cifar.classes)
 
 
 def _missing(folder: Path, *batches: Batch) -> list[Batch]:
@@ -222,7 +308,6 @@ def _read(cifar: Cifar, folder: Path, *batches: Batch) -> tuple[np.ndarray, np.n
 def _unpack(cifar: Cifar, batches: Sequence[Batch], data_dir: str | os.PathLike | None) -> None:
     """Write these batches from the archive into the folder, each whole or not at all; raises InputError."""
     folder = data_directory(data_dir) / cifar.folder
-    make_place(folder / batches[0].name)
     ((name, archive),) = fetch(cifar.archive, data_dir).items()
     content = verified(read_bytes(archive), archive, name, cifar.archive)
     try:
@@ -230,6 +315,7 @@ def _unpack(cifar: Cifar, batches: Sequence[Batch], data_dir: str | os.PathLike 
             for batch in batches:
                 member = tar.extractfile(f"{cifar.folder}/{batch.name}")
                 assert member is not None  # a regular file
+                make_place(folder / batch.name)
                 with atomic_write(folder / batch.name, "wb") as file:
                     file.write(member.read())
     except (tarfile.TarError, KeyError) as error:  # of an archive that was unpacked to .tar, which has no checksum
@@ -245,7 +331,7 @@ SPLIT = re.compile(  # of a data set: a folder's name in small letters
 OF_SYSTEMS = {"@eadir", "#recycle", "$recycle.bin", "__macosx", "desktop.ini", "icon\r", "lost+found", "thumbs.db"}
 FOLDER_NAME = r"[\w-]+-[0-9a-f]{8}"  # of a folder's images in logs: the folder and a digest of the images
 DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # modes of Pillow with 16 or 32 bits a pixel
-DEPTHS = (8, 10, 12, 14, 16)  # bits of such a pixel that may be in use
+DEPTHS = (1, 8, 10, 12, 14, 16)  # bits of such a pixel that may be in use
 GREY = ("1", "L", "LA", "La", *DEEP)
 
 
@@ -311,8 +397,9 @@ def load_folder(folder: str | os.PathLike, size: int | None = None) -> Dataset:
     followed. Class names that differ only in their Unicode form are one class.
 
     Images are grey if all files are, else RGB. Transparent ones are drawn on white. Pixels of more than 8 bits are
-    scaled to 0..255 from one range for the whole folder: 0 to the largest number of 8, 10, 12, 14 or 16 bits, whichever
-    holds them all. `size`: scale each image to size x size pixels. What was left out or changed is one line on stderr.
+    scaled to 0..255 from one range for the whole folder: 0 to the largest number of 1, 8, 10, 12, 14 or 16 bits,
+    whichever holds them all; those of 8 bits only if all are 0 or 1, as in masks. `size`: scale each image to size x
+    size pixels. What was left out or changed is one line on stderr.
 
     Raises InputError for a file that is no image, for images of several shapes without a size, and for a folder of
     another form.
@@ -343,6 +430,15 @@ def load_folder(folder: str | os.PathLike, size: int | None = None) -> Dataset:
     walk.tell()
     n_train = sum(map(len, train.values()))
     return Dataset(x[:n_train], y[:n_train], x[n_train:], y[n_train:], len(classes), test_set, classes=classes)
+
+
+def read_image(path: str | os.PathLike) -> np.ndarray:
+    """Return an image (C, H, W), uint8, as `load_folder` reads it; raises InputError."""
+    path = as_path(path)
+    walk = Walk(path.parent)
+    (image,) = _read_images(walk, [path], None)
+    walk.tell()
+    return image
 
 
 def name_of(dataset: str, data: Dataset) -> str:
@@ -414,13 +510,13 @@ def _read_images(walk: Walk, paths: Sequence[Path], size: int | None) -> np.ndar
     from tqdm import tqdm
 
     x = None if size is None else np.empty((len(paths), 3, size, size), np.uint8)
-    first, all_grey, deepest, deep = "", True, 0, {}
+    first, all_grey, brightest, deepest, deep = "", True, 0, 0, {}
     for index, path in enumerate(tqdm(paths, "reading images", disable=not sys.stderr.isatty(), delay=1, leave=False)):
         try:
             image, grey = _read_image(walk, path)
         except Exception as error:  # whatever Pillow says of a foreign or truncated file
             found = f"expected an image, found: {reason_of(error):.100}"
-            raise InputError(f"{path}: {found}; remove or convert it, and others like it") from error
+            raise InputError(f"{path}: {found}; check, convert or remove it") from error
         is_deep, largest = image.ndim == 2, int(image.max())
         if size is not None:
             image = np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR))
@@ -434,9 +530,13 @@ def _read_images(walk: Walk, paths: Sequence[Path], size: int | None) -> np.ndar
         if is_deep:
             deep[index], deepest = image.astype(np.uint16), max(deepest, largest)
         else:
-            x[index] = image.transpose(2, 0, 1)
+            x[index], brightest = image.transpose(2, 0, 1), max(brightest, largest)
         all_grey = all_grey and grey
     assert x is not None
+    if brightest == 1:
+        x *= 255
+        for index in sorted(set(range(len(paths))) - deep.keys()):
+            walk.note("pixels scaled from 0..1 to 0..255", paths[index])
     most = next(2**bits - 1 for bits in DEPTHS if deepest < 2**bits)
     for index, values in deep.items():
         x[index] = (values * np.uint32(255) + most // 2) // most  # rounded

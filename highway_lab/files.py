@@ -22,9 +22,10 @@ MAX_BYTES = 2**28  # of a file
 
 
 class Source(NamedTuple):
-    """Files of a data set: their folder, mirrors and checksums."""
+    """Files of a data set: where they may lie, mirrors and checksums."""
 
-    folder: str  # below the data directory
+    folders: Sequence[str]  # below the data directory; what is downloaded comes into the first
+    forms: str  # what will do, for people
     mirrors: Sequence[str]
     checksum_of: str  # "payload" (the uncompressed bytes) or "file"
     algorithm: str  # as hashlib names it
@@ -108,25 +109,41 @@ def verified(content: bytes, path: Path, name: str, source: Source) -> bytes:
 # ---------------------------------------------------------------------------------------- downloading
 
 
+def located(source: Source, root: Path) -> dict[str, Path]:
+    """Return the source's files in the first of its folders that has all, as published, unpacked or packed otherwise.
+
+    If none has, return those that are in the first.
+    """
+    found = []
+    for folder in source.folders:
+        paths = {name: root / folder / name for name in source.files}
+        for name, path in paths.items():
+            if not os.path.lexists(path):
+                paths[name] = find_file(path.parent, name.removesuffix(".gz"))
+        if all(path.is_file() for path in paths.values()):
+            return paths
+        found.append({name: path for name, path in paths.items() if os.path.lexists(path)})
+    return found[0]
+
+
 def fetch(source: Source, data_dir: str | os.PathLike | None = None) -> dict[str, Path]:
     """Return where the source's files lie, unpacked or not, by their published names; download those that are missing.
 
     Raises InputError if the data directory cannot be written, DownloadError if no mirror delivers.
     """
-    folder, paths = data_directory(data_dir) / source.folder, {}
+    root = data_directory(data_dir)
+    paths = located(source, root)
     for name in source.files:
-        paths[name] = find_file(folder, name.removesuffix(".gz"))
-        if not os.path.lexists(paths[name]):
-            paths[name] = folder / name
-            _download(paths[name], source)
+        if name not in paths:
+            paths[name] = root / source.folders[0] / name
+            _download(paths[name], source, root)
     return paths
 
 
-def _download(path: Path, source: Source) -> None:
-    """Download a file from the first mirror that delivers it intact; it is moved into place only then."""
+def _download(path: Path, source: Source, root: Path) -> None:
+    """Download a file from the first mirror that delivers it intact; only then it, and its folder, are there."""
     import pooch
 
-    make_place(path)
     pooch.get_logger().setLevel("WARNING")
     transfer, failures = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=MIRROR_SECONDS), []
 
@@ -134,15 +151,22 @@ def _download(path: Path, source: Source) -> None:
         transfer(url, temporary, of)
         verified(Path(temporary).read_bytes(), path, path.name, source)
 
-    for mirror in source.mirrors:
-        try:
-            pooch.retrieve(mirror + path.name, None, path.name, path.parent, downloader=verified_transfer)
-            return
-        except Exception as error:  # whatever went wrong, the next mirror may be right
-            failures.append(f"{mirror}: {type(error).__name__}")
+    made = [folder for folder in path.parents if not folder.exists()]
+    try:
+        make_place(path)
+        for mirror in source.mirrors:
+            try:
+                pooch.retrieve(mirror + path.name, None, path.name, path.parent, downloader=verified_transfer)
+                return
+            except Exception as error:  # whatever went wrong, the next mirror may be right
+                failures.append(f"{mirror}: {type(error).__name__}")
+    finally:
+        with suppress(OSError):  # one that is not empty stays
+            for folder in made:
+                folder.rmdir()
     raise DownloadError(
-        f"{path}: expected a download, found {'; '.join(failures)}; "
-        "connect to the internet, put the file there by hand, or use the digits"
+        f"{root}: expected {source.forms}, or a download of {path.name}, found neither ({'; '.join(failures)}); "
+        "connect to the internet, name another data directory, or use the digits"
     )
 
 
@@ -163,6 +187,8 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
         remove_left(place.parent, f".{place.name}.")
         try:
             with open(temporary, mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
+                if place.exists():
+                    shutil.copymode(place, temporary)
                 yield file
                 file.flush()
                 os.fsync(file.fileno())

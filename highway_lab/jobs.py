@@ -5,6 +5,7 @@ file and runs only what is missing.
 """
 
 import argparse
+import asyncio
 import functools
 import hashlib
 import json
@@ -15,7 +16,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, CancelledError
+from concurrent.futures import BrokenExecutor, CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, fields, replace
 from operator import attrgetter
@@ -25,7 +26,7 @@ from typing import Any, Generic, TypeVar
 from highway_lab import Interrupted, logs
 from highway_lab.cli import count, ignore_interrupts, import_file
 from highway_lab.console import count_of
-from highway_lab.files import atomic_write, content_of, make_place, remove, scratch_folder
+from highway_lab.files import atomic_write, content_of, make_place, reason_of, remove, scratch_folder
 from highway_lab.logs import Result, imported
 from highway_networks import InputError
 
@@ -120,11 +121,11 @@ class ResultFile(Generic[ResultT]):
 
     def _content(self) -> bytes:
         try:
-            content = content_of(self.path)
+            logs.check_count(content := content_of(self.path))
         except FileNotFoundError:
             return b""
-        except OSError as error:
-            raise InputError(f"{self.path}: expected a file of results, found: {error.strerror}; move it") from error
+        except (OSError, ValueError) as error:
+            raise InputError(f"{self.path}: expected a file of results, found: {reason_of(error)}; move it") from error
         if not (content.startswith(self._opening) or self._opening.startswith(content)):
             raise InputError(f"{self.path}: expected a {self._name} a line, found something else; move the file")
         return content
@@ -247,16 +248,25 @@ def _on_cluster(function: Callable, tasks: Iterable[Any], data: Any, scheduler: 
 def _connect(scheduler: str) -> Iterator[Any]:
     """Connect to the Dask scheduler; raises InputError if there is none, or no Dask."""
     try:
-        from dask.distributed import Client
+        from dask.distributed import Client, Security
+        from distributed.comm.core import connect
     except ImportError as error:
         raise InputError("--scheduler: expected Dask, found none; pip install 'highway-networks[cluster]'") from error
 
     for name in ("distributed", "distributed.client"):  # a loss is reported in one line, elsewhere
         logging.getLogger(name).setLevel(logging.CRITICAL)
+
+    async def ask() -> None:
+        way = connect(scheduler, **Security().get_connection_args("client"))
+        (await asyncio.wait_for(way, CONNECT_SECONDS)).abort()
+
     try:
+        with ThreadPoolExecutor(1) as thread:  # in this one a loop may run, as in a notebook
+            thread.submit(asyncio.run, ask()).result()  # Client would wait for ever for a server that is silent
         client = Client(scheduler, timeout=CONNECT_SECONDS)
     except Exception as error:  # whatever Dask says of another server's answer
-        raise InputError(f"--scheduler: expected a Dask scheduler at {scheduler}, found none; start one") from error
+        found = f"expected a Dask scheduler at {scheduler}, found none that answers"
+        raise InputError(f"--scheduler: {found}; start one, in a thread or process of its own") from error
     with client:
         yield client
 

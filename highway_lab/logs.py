@@ -15,6 +15,7 @@ import os
 import platform
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ import numpy as np
 from highway_lab.datasets import DATASETS, is_dataset_name
 from highway_lab.fields import Count, NonEmpty, check_lengths
 from highway_lab.files import atomic_write, content_of
+from highway_lab.threads import outlive_forks
 from highway_networks import ADD_NAME, BLOCKS, TEST_IMAGES, Dataset, History, InputError, Run, rounded
 
 SCHEMA: Literal[1] = 1
@@ -36,7 +38,7 @@ CONVOLUTIONAL = (*DENSE, "conv_highway_networks", "conv_recipes")
 OURS = (*CONVOLUTIONAL, "highway_lab", "highway_estimators", "experiments", "benchmarks")
 imported: list[str] = []  # files of the user, by --import or as the program: part of the code
 LARGEST = 1e100  # magnitude of a number in a log: larger ones overflow in sums of squares
-MOST_VALUES = 2**23  # numbers, texts, lists and objects in a log: each takes up to a hundred times its bytes
+MOST_VALUES = 2**23  # numbers, texts, lists and objects in a file: each takes up to a hundred times its bytes
 LONGEST_TEXT = 256  # characters of a text in a log, but for these fields: a command may list thousands of seeds
 LONGER_TEXTS = {"command": math.inf, "file": 4096, "right": 4096}
 ConfigT = TypeVar("ConfigT", bound=Any)
@@ -335,43 +337,67 @@ def source_of(module: str) -> Path:
     return Path(getattr(sys.modules.get(module), "__file__", None) or ROOT / f"{module.replace('.', '/')}.py")
 
 
+_parsing = threading.Lock()  # CPython counts the depth of recursion for all threads together
+outlive_forks(_parsing)
+
+
 def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_bytes())
+    with _parsing:
+        return ast.parse(path.read_bytes())
 
 
 def users_code() -> dict[str, ast.Module]:
-    """Parse the files that the user has imported, and the modules beside them that they import."""
+    """Parse the files that the user has imported, and the modules and packages beside them that they import."""
     trees: dict[str, ast.Module] = {}
-    paths = [Path(file) for file in imported]
+    paths = [(path, path.parent) for path in map(Path.absolute, map(Path, imported))]
     while paths:
-        path = paths.pop()
-        if path.stem in trees or path.stem in OURS or not path.is_file():
+        path, root = paths.pop()
+        name = os.path.relpath(path.with_suffix(""), root)
+        if name in trees or Path(name).parts[0] in OURS or not path.is_file():
             continue
         try:
-            trees[path.stem] = parsed(path)
+            trees[name] = parsed(path)
         except (SyntaxError, ValueError):  # it cannot have been imported
             continue
-        for node in ast.walk(trees[path.stem]):
-            if isinstance(node, ast.Import):
-                paths += [path.with_name(f"{alias.name}.py") for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                paths.append(path.with_name(f"{node.module}.py"))
+        for node in ast.walk(trees[name]):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                level, module = getattr(node, "level", 0), getattr(node, "module", None)
+                place = path.parents[level - 1] if level else root
+                for alias in node.names:
+                    module_path = place
+                    for part in f"{module}.{alias.name}".split(".") if module else alias.name.split("."):
+                        module_path /= part
+                        paths += [(of, root) for of in (module_path.with_suffix(".py"), module_path / "__init__.py")]
     return trees
 
 
 def fingerprint(trees: dict[str, ast.Module]) -> str:
-    """Return twelve hexadecimal digits that identify code; comments, docstrings, layout and texts do not change them.
+    """Return twelve hexadecimal digits that identify code; comments, docstrings, layout and messages do not count.
 
-    A text is a string with a space in it: part of a message or of help, where names have none.
+    Messages are the texts in raised errors and in arguments that are `help`; any other text may be mathematics.
     """
     for tree in trees.values():
         for node in ast.walk(tree):
+            messages: list[ast.AST] = []
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
                 del node.body[0]
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-                node.value = ""
-    dumps = "".join(name + ast.dump(tree) for name, tree in sorted(trees.items()))
+            elif isinstance(node, ast.Raise) or (isinstance(node, ast.keyword) and node.arg == "help"):
+                messages = [node]
+            elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "hyperparameter":
+                messages = [*node.args[1:2]]  # help, too
+            for part in itertools.chain(*map(ast.walk, messages)):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    part.value = ""
+    dumps = "".join(name + _dump(tree) for name, tree in sorted(trees.items()))
     return hashlib.sha256(dumps.encode(errors="surrogateescape")).hexdigest()[:12]
+
+
+def _dump(part: Any) -> str:
+    """Return a syntax tree as text, without empty fields: each version of Python has others, and dumps others."""
+    if isinstance(part, ast.AST):
+        given = (f"{name}={_dump(value)}" for name, value in ast.iter_fields(part) if value not in (None, []))
+        return f"{type(part).__name__}({','.join(given)})"
+    return f"[{','.join(map(_dump, part))}]" if isinstance(part, list) else repr(part)
 
 
 def git(*arguments: str) -> str | None:
@@ -448,8 +474,7 @@ def loads(text: bytes, schema: type[LogT]) -> LogT:
 
     A schema may have a shorter form in files: `packed()` makes it of a log, and `unpacked` what `asdict` gives of it.
     """
-    if sum(map(text.count, b",[{")) > MOST_VALUES:
-        raise ValueError(f"more than {MOST_VALUES:,} values")
+    check_count(text)
     raw = msgspec.json.decode(text)
     check_values(raw)
     if unpacked := getattr(schema, "unpacked", None):
@@ -457,6 +482,12 @@ def loads(text: bytes, schema: type[LogT]) -> LogT:
     log = msgspec.convert(raw, schema)
     check_objects(raw, log, {}, "$")
     return log
+
+
+def check_count(text: bytes) -> None:
+    """Raise ValueError for JSON, or lines of it, of more than MOST_VALUES values and lines."""
+    if sum(map(text.count, b",[{\n")) > MOST_VALUES:
+        raise ValueError(f"more than {MOST_VALUES:,} values")
 
 
 def check_values(raw: Any, place: str = "$", longest: float = LONGEST_TEXT) -> None:

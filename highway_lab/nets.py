@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from highway_lab.files import atomic_write, check_regular, reason_of
-from highway_networks import ADD_NAME, InputError, as_path
+from highway_networks import ADD_NAME, InputError, saved_place
 
 LONGEST_TEXT = 2**24  # bytes, four a character, of an estimator's classes
 MOST_EXPANSION = 10  # times the bytes of the file; what is saved here is not compressed
@@ -35,8 +35,8 @@ def load_net(path: str | os.PathLike, kind: type) -> Any:
 def saved_arrays(path: str | os.PathLike, kind: type) -> Iterator[dict[str, np.ndarray]]:
     """Give the arrays of a file that the class `kind` saved; raises InputError for whatever goes wrong with them."""
     try:
-        check_regular(as_path(path))
-        yield unpacked(as_path(path))
+        check_regular(place := saved_place(path))
+        yield unpacked(place)
     except OSError as error:
         found = error.strerror or "a damaged archive"
         raise InputError(f"{path}: expected a saved net, found: {found}; check the path") from error

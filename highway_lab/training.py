@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 
 import highway_networks
+from conv_highway_networks import ConvNet
 from highway_lab import checkpoints
 from highway_lab.slices import in_slices, slices_of
 from highway_lab.threads import one_thread
@@ -17,9 +18,10 @@ class Training(highway_networks.Training):
         check_hyperparameters(config)  # again: a worker process may lack a block or a loss that a user's file has added
         with one_thread():
             super().__init__(config, data)
-        if type(self.net) is DeepNet and len(slices_of(self.net.hidden, config.batch_size)) > 1:
+        kind, largest = type(self.net), max(self.workspaces)
+        if kind is ConvNet or (kind is DeepNet and len(slices_of(self.net, largest)) > 1):
             self.net = in_slices(self.net)
-            self.workspaces = {size: self.net.workspace(size) for size in self.workspaces}
+            self.workspaces = {size: self.net.workspace(size, self.rng) for size in self.workspaces}
 
     def epochs(self, *, scored: bool = True) -> Iterator[float]:
         """Train as the core does, each epoch with one thread."""

@@ -64,7 +64,7 @@ def workdir(tmp_path, monkeypatch) -> Path:
 @pytest.fixture
 def small_mnist(tmp_path, monkeypatch) -> Path:
     """A data directory with a small made-up MNIST that counts as the real one; nothing can be downloaded."""
-    files = write_small_mnist(tmp_path / "data" / IDX_SOURCES["mnist"].folder)
+    files = write_small_mnist(tmp_path / "data" / IDX_SOURCES["mnist"].folders[0])
     monkeypatch.setitem(IDX_SOURCES, "mnist", IDX_SOURCES["mnist"]._replace(mirrors=(), files=files))
     return tmp_path / "data"
 

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import subprocess
-import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -32,14 +32,19 @@ def run(*words: object, folder: Path) -> str:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory) -> Path:
-    """The built wheel, made from a copy: building leaves folders beside the sources."""
+    """The wheel, built of the sdist that lies beside it, from a copy: building leaves folders beside the sources."""
     folder = tmp_path_factory.mktemp("wheel")
-    left_out = (".*", "*.json", "*.egg-info", "build", "runs", "models", "viz", "tests", "experiments", "benchmarks")
+    left_out = (".*", "*.json", "*.egg-info", "build", "runs", "models", "viz", "experiments", "benchmarks")
     shutil.copytree(ROOT, folder / "source", ignore=shutil.ignore_patterns(*left_out))
-    build = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder)
-    run(*build, folder / "source", folder=folder)
+    run(fresh_python(folder, "build"), "-m", "build", "--outdir", folder, folder / "source", folder=folder)
     (path,) = folder.glob("*.whl")
     return path
+
+
+def test_the_sdist_has_no_tests_as_it_would_lack_what_they_need(wheel):
+    (sdist,) = wheel.parent.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        assert not [name for name in archive.getnames() if "/tests" in name]
 
 
 def test_the_wheel_describes_itself_without_the_checkout(wheel):

@@ -5,6 +5,7 @@ import hashlib
 import io
 import lzma
 import os
+import pickle
 import shutil
 import tarfile
 from pathlib import Path
@@ -182,6 +183,60 @@ def test_only_the_missing_files_are_unpacked(folder, archive, payloads):
     assert found == {name: payload for name, payload in payloads.items() if name != "data_batch_1.bin"}
 
 
+def test_nothing_is_left_where_the_archive_cannot_be_had(data_dir):
+    shutil.rmtree(data_dir)
+    with refused_with(data_dir, ARCHIVE, FOLDER, "cifar-10-batches-py"):
+        load(data_dir)
+    assert not data_dir.exists()
+
+
+def test_the_data_directory_may_be_the_folder_of_the_batches(folder):
+    np.testing.assert_array_equal(load(folder).train_x, load(folder.parent).train_x)
+
+
+class Trap:
+    """Leaves a file where it is unpickled."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize(("name", "key", "labels"), [("cifar-10", b"labels", 1), ("cifar-100", b"fine_labels", 2)])
+def test_the_python_version_is_unpickled_only_if_it_is_the_published_one(tmp_path, monkeypatch, name, key, labels):
+    cifar, contents, tables = CIFARS[name], {}, []
+    folder = tmp_path / cifar.pickles.folders[0]
+    folder.mkdir()
+    for file in cifar.pickles.files:
+        tables.append(np.frombuffer(records(file, 3, labels, cifar.classes), np.uint8).reshape(3, -1))
+        batch = {b"data": tables[-1][:, labels:].copy(), key: tables[-1][:, labels - 1].tolist()}
+        contents[file] = pickle.dumps(batch, protocol=2)
+        (folder / file).write_bytes(contents[file])
+    with refused_with(folder, "md5"):
+        load_dataset(name, tmp_path)
+    files = {file: hashlib.md5(content).hexdigest() for file, content in contents.items()}
+    small = cifar._replace(pickles=cifar.pickles._replace(files=files))
+    monkeypatch.setitem(CIFARS, name, small)
+    for root in (tmp_path, folder):
+        data = load_dataset(name, root)
+        np.testing.assert_array_equal(
+            data.train_x.reshape(len(data.train_x), -1), np.concatenate(tables[:-1])[:, labels:]
+        )
+        np.testing.assert_array_equal(data.test_y, tables[-1][:, labels - 1])
+        assert (data.train_x.shape[1:], data.outputs) == ((3, 32, 32), cifar.classes)
+    trap = pickle.dumps(Trap(tmp_path / "sprung"))
+    for ending, content in (("", trap), (".gz", gz(trap)), (".xz", lzma.compress(trap))):
+        (folder / file).unlink(missing_ok=True)
+        place = folder / f"{file}{ending}"
+        place.write_bytes(content)
+        with refused_with(place, "md5", files[file]):
+            load_dataset(name, tmp_path)
+        place.unlink()
+    assert not (tmp_path / "sprung").exists()
+
+
 def test_an_archive_is_downloaded_into_an_empty_directory(tmp_path, data_dir, archive, payloads, monkeypatch, serve):
     (tmp_path / "web").mkdir()
     (tmp_path / "web" / ARCHIVE).write_bytes(archive)
@@ -195,7 +250,9 @@ def test_an_archive_is_downloaded_into_an_empty_directory(tmp_path, data_dir, ar
 def test_an_archive_may_be_unpacked_to_tar(data_dir, archive, payloads):
     place = data_dir / ARCHIVE.removesuffix(".gz")
     place.write_bytes(b"no archive")
+    (data_dir / FOLDER).rmdir()
     refuse(data_dir, place, f"an archive of {FOLDER}/")
+    assert not (data_dir / FOLDER).exists()
     place.write_bytes(gzip.decompress(archive))
     assert load(data_dir).train_x.shape == (5 * N_TRAIN, 3, 32, 32)
 

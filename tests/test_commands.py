@@ -4,10 +4,12 @@ import dataclasses
 import json
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -329,6 +331,13 @@ def test_an_ended_job_keeps_its_finished_runs_and_leaves_nothing_else(workdir, s
     said = re.search(r"(\d+) of 200 runs are safe in log\.digits\.jsonl; to continue: python highway_net", error)
     assert len(kept_runs()) - int(said[1]) in (0, 1)  # it may come between keeping a run and counting it
     assert [path.name for path in workdir.iterdir()] == [LINES.name]
+
+
+def test_a_program_runs_in_a_thread_which_receives_no_signals(workdir, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [hn.__file__, *DENSE, "--no-save"])
+    with ThreadPoolExecutor(1) as thread, pytest.raises(SystemExit) as stopped:
+        thread.submit(runpy.run_path, hn.__file__, run_name="__main__").result()
+    assert stopped.value.code == 0
 
 
 @both_programs

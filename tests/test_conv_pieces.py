@@ -19,7 +19,6 @@ from conv_highway_networks import (
     Maps,
     MaxPool,
     OutputLayer,
-    SharedMemory,
     window_count,
 )
 from highway_networks import ACTIVATIONS, BLOCKS
@@ -35,8 +34,8 @@ def random_images(C: int, size: tuple[int, int, int]) -> np.ndarray:
 def maps_of(images: np.ndarray, dtype: type = np.float64, stage: conv.Stage | None = None) -> Maps:
     """Return maps that hold these images (C, H, W, B), for a layer of this stage, with memory for their gradient."""
     *shape, B = images.shape
-    placed = conv.PlacedLayer(stage, shape, stage and conv.output_shape(stage, shape), "H" * hasattr(stage, "kernel"))
-    x = Maps(shape, B, dtype, *placed.window)
+    window = (stage.kernel, stage.padding, conv.output_shape(stage, shape)[1:]) if hasattr(stage, "kernel") else ()
+    x = Maps(shape, B, dtype, *window)
     x.images[...], x.gradient = images, np.full(images.shape, np.nan, dtype)
     return x
 
@@ -51,9 +50,7 @@ def layer_of(stage, images: np.ndarray, dtype: type = float, block="plain", acti
         return layer
     of = BLOCKS[block].for_depth(3)
     W = np.random.default_rng(2).uniform(-1, 1, (of.rows(len(y.images)), stage.kernel**2 * shape[0] + 1)).astype(dtype)
-    layer = ConvolutionLayer(
-        stage, x, y, of, ACTIVATIONS[activation], (W, np.full_like(W, np.nan)), SharedMemory(dtype)
-    )
+    layer = ConvolutionLayer(stage, x, y, (of, ACTIVATIONS[activation]), W, np.full_like(W, np.nan))
     if norm:
         layer.norm = BatchNorm(*normalisation(len(y.images), dtype), layer.z[0])
     return layer
@@ -173,7 +170,7 @@ def test_a_convolutional_highway_block_is_equation_3_pixel_by_pixel():
     layer.forward()
     H, T = np.split(naive_convolution(images, layer.W, 1, 3), 2)
     H, T = np.maximum(H, 0), 1 / (1 + np.exp(-T))
-    np.testing.assert_allclose(layer.T, T, rtol=1e-12)
+    np.testing.assert_allclose(layer.z[1], T, rtol=1e-12)
     np.testing.assert_allclose(layer.y.images, H * T + images * (1 - T), rtol=1e-12, atol=1e-14)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import MNIST_FILES, digits_net, files_below, gz, idx_bytes, refused_with, small_conv_net
+from helpers import MNIST_FILES, digits_net, files_below, gz, idx_bytes, refused_with, small_conv_net, write_small_mnist
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
@@ -135,16 +135,6 @@ def test_a_spoilt_file_is_refused_and_left_alone(small_mnist, found, spoil):
     assert (files_below(small_mnist), path.lstat().st_mode) == (before, kind)
 
 
-def test_a_payload_with_another_checksum_is_refused(small_mnist):
-    path = small_mnist / "hinton-mnist" / (name := TEST_LABELS)
-    array = hn.read_idx(path).copy()
-    array.flat[-1] ^= 1
-    path.write_bytes(gz(idx_bytes(array)))
-    expected = IDX_SOURCES["mnist"].files[name]
-    with refused_with(path, expected, hashlib.sha256(idx_bytes(array)).hexdigest()):
-        load_dataset("mnist", small_mnist)
-
-
 def repack(path: Path, suffix: str) -> Path:
     """Put a .gz file's payload beside it, with another ending, in place of the file; returns its path."""
     payload = gzip.decompress(path.read_bytes())
@@ -154,33 +144,72 @@ def repack(path: Path, suffix: str) -> Path:
     return path.with_suffix(suffix)
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
-def test_mnist_may_be_unpacked_or_compressed_anew(small_mnist, suffix):
-    data = load_dataset("mnist", small_mnist)
+@pytest.mark.parametrize(
+    ("place", "suffix"),
+    [*(("hinton-mnist", of) for of in COMPRESS), (".", ".gz"), (".", ""), ("MNIST/raw", ""), ("raw", "")],
+)
+def test_mnist_may_be_packed_anew_and_lie_in_its_own_folder_or_in_torchvisions_root(
+    small_mnist, tmp_path, place, suffix
+):
+    data, root = load_dataset("mnist", small_mnist), tmp_path / "root"
+    (root / place).parent.mkdir(parents=True, exist_ok=True)
+    (small_mnist / "hinton-mnist").rename(root / place)
     for name in MNIST_FILES:
-        path = repack(small_mnist / "hinton-mnist" / name, suffix)
-    for read in (load_dataset("mnist", small_mnist), hn.load_mnist(path.parent)):
+        path = repack(root / place / name, suffix)
+    for read in (load_dataset("auto", root), hn.load_mnist(path.parent)):
         np.testing.assert_array_equal(read.train_x, data.train_x)
         np.testing.assert_array_equal(read.test_y, data.test_y)
-    path.write_bytes(PAYLOAD if not suffix else COMPRESS[suffix](PAYLOAD))
-    with refused_with(path, "sha256", f"move {path.name} away and run again to download it"):
-        load_dataset("mnist", small_mnist)
+    path.write_bytes(COMPRESS[suffix](PAYLOAD))
+    before = files_below(root)
+    published, found = IDX_SOURCES["mnist"].files[TEST_LABELS], hashlib.sha256(PAYLOAD).hexdigest()
+    with refused_with(path, f"sha256 {published}", found, f"move {path.name} away and run again to download it"):
+        load_dataset("mnist", root)
+    assert files_below(root) == before
 
 
-def test_fashion_mnist_has_the_md5_of_its_files(small_mnist, monkeypatch):
-    folder = (small_mnist / "hinton-mnist").rename(small_mnist / "fashion-mnist")
+@pytest.mark.parametrize("place", ["fashion-mnist", ".", "FashionMNIST/raw", "data/fashion"])
+def test_fashion_mnist_has_the_md5_of_its_files_wherever_they_lie_and_is_never_mnist(tmp_path, monkeypatch, place):
+    root, folder = tmp_path / "root", tmp_path / "root" / place
+    sums = write_small_mnist(folder)
     files = {name: hashlib.md5((folder / name).read_bytes()).hexdigest() for name in MNIST_FILES}
     monkeypatch.setitem(IDX_SOURCES, "fashion-mnist", IDX_SOURCES["fashion-mnist"]._replace(mirrors=(), files=files))
-    repack(folder / TRAIN_IMAGES, "")  # of which nothing is published
-    assert load_dataset("fashion-mnist", small_mnist).train_x.shape == (60, 1, 4, 4)
-    files[TEST_LABELS] = "0" * 32
+    repack(folder / TRAIN_LABELS, "")  # of which nothing is published
+    (folder / TEST_LABELS).with_suffix("").write_bytes(b"beside the published file, of which a sum is known")
+    assert load_dataset("fashion-mnist", root).train_x.shape == (60, 1, 4, 4)
+    files[TEST_LABELS], right = "0" * 32, files[TEST_LABELS]
     with refused_with(folder / TEST_LABELS, "md5", "0" * 32):
-        load_dataset("fashion-mnist", small_mnist)
+        load_dataset("fashion-mnist", root)
+    files[TEST_LABELS] = right
+    monkeypatch.setitem(IDX_SOURCES, "mnist", IDX_SOURCES["mnist"]._replace(mirrors=(), files=sums))
+    with refused_with(folder / TRAIN_IMAGES, "expected fashion-mnist, found MNIST"):
+        load_dataset("fashion-mnist", root)
 
 
-def test_an_unknown_data_set_is_refused():
-    with refused_with("data set", "mnist", "fashion-mnist", "digits", "'imagenet'"):
-        load_dataset("imagenet")
+def test_kerass_file_is_mnist_by_the_same_checksums_and_never_unpickled(small_mnist, tmp_path):
+    data = load_dataset("mnist", small_mnist)
+    stored = dict(zip(datasets.KERAS_ARRAYS, (of.squeeze() for of in data[:4]), strict=True))
+    path = tmp_path / "keras" / "mnist.npz"
+    path.parent.mkdir()
+    np.savez_compressed(path, **stored)
+    for place in (path, path.parent):
+        for name in ("mnist", "auto"):
+            for found, expected in zip(load_dataset(name, place)[:4], data[:4], strict=True):
+                np.testing.assert_array_equal(found, expected)
+    spoilt = {
+        "x_train": stored["x_train"] ^ np.uint8(1),
+        "y_train": stored["y_train"].astype(int),
+        "x_test": np.array([{}], object),
+    }
+    for name, array in spoilt.items():
+        np.savez(path, **stored | {name: array})
+        with refused_with(path):
+            load_dataset("mnist", path)
+    np.savez(path, x_train=stored["x_train"])
+    with refused_with(path, "y_train"):
+        load_dataset("mnist", path.parent)
+    path.write_bytes(b"no archive")
+    with refused_with(path, "x_train, y_train, x_test, y_test"):
+        load_dataset("mnist", path.parent)
 
 
 def test_digits_are_scikit_learns_on_the_scale_of_mnist(digits):

@@ -102,8 +102,8 @@ def test_no_half_written_file_stays_if_every_mirror_fails(mirrored, serve, tmp_p
     data_dir = mirrored(serve(tmp_path / "good", Interrupted))
     with pytest.raises(DownloadError) as error:
         load_dataset("mnist", data_dir)
-    assert_says(error.value, data_dir / "hinton-mnist", "127.0.0.1", "use the digits")
-    assert files_below(data_dir) == {}
+    assert_says(error.value, data_dir, "hinton-mnist/", "MNIST/raw/", "mnist.npz", "127.0.0.1", "use the digits")
+    assert not data_dir.exists(), "nothing is made, no folder either"
 
 
 def test_auto_is_mnist_if_it_can_be_downloaded(mirrored, serve, tmp_path, capsys):
@@ -113,25 +113,16 @@ def test_auto_is_mnist_if_it_can_be_downloaded(mirrored, serve, tmp_path, capsys
     assert capsys.readouterr().err == ""
 
 
-def test_auto_falls_back_to_digits_with_a_warning(mirrored, closed_port, capsys):
-    data_dir = mirrored(closed_port)
-    data = load_dataset("auto", data_dir)
-    assert data.train_x.shape == (1437, 1, 8, 8)
-    warning = capsys.readouterr().err
-    assert "NOT MNIST" in warning
-    assert "digits" in warning
-    assert "!" * 40 in warning
-
-
 SHORT_RUN = ("--depth", "1", "--block", "plain", "--epochs", "1")
 
 
-def test_the_log_of_a_fallback_names_digits(mirrored, closed_port, tmp_path, monkeypatch):
-    data_dir = mirrored(closed_port)
-    monkeypatch.chdir(tmp_path)
-    assert programs.main(["--data-dir", str(data_dir), *SHORT_RUN]) == 0
-    assert [path.name for path in tmp_path.glob("*.json")] == ["run-digits-plain-depth1-epochs1.json"]
-    assert json.loads(next(tmp_path.glob("*.json")).read_text())["dataset"]["name"] == "digits"
+def test_auto_falls_back_to_digits_with_a_warning_and_the_log_names_them(mirrored, closed_port, workdir, capsys):
+    assert programs.main(["--data-dir", str(mirrored(closed_port)), *SHORT_RUN]) == 0
+    warning = capsys.readouterr().err
+    assert all(words in warning for words in ("NOT MNIST", "digits instead", "!" * 40))
+    (log,) = workdir.glob("*.json")
+    dataset = json.loads(log.read_text())["dataset"]
+    assert (log.name, dataset["name"], dataset["n_train"]) == ("run-digits-plain-depth1-epochs1.json", "digits", 1437)
 
 
 def test_mnist_by_name_never_becomes_digits(mirrored, closed_port, workdir, refused):

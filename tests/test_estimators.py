@@ -7,6 +7,8 @@ import json
 import math
 import pickle
 import re
+import threading
+import warnings
 from itertools import product
 from pathlib import Path
 from urllib.parse import urlparse
@@ -37,7 +39,17 @@ from highway_estimators import (
 )
 from highway_image_estimator import HighwayImageClassifier
 from highway_lab.threads import blas_pools
-from highway_networks import ADD_NAME, BLOCKS, Block
+from highway_networks import (
+    ACTIVATIONS,
+    ADD_NAME,
+    BLOCKS,
+    INITS,
+    LOSSES,
+    OPTIMIZERS,
+    Block,
+    Momentum,
+    softmax_cross_entropy,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -141,6 +153,12 @@ def test_balanced_classes_count_alike():
         balanced.partial_fit(rare, y)
 
 
+def test_balanced_classes_do_not_count_samples_of_no_weight():
+    kept = np.arange(150) % 3 >= Y  # of the last class, a third
+    weighed = small(class_weight="balanced").fit(X, Y, sample_weight=kept)
+    assert same_nets(weighed, small(class_weight="balanced").fit(X[kept], Y[kept]))
+
+
 def test_several_labels_a_sample_are_learnt():
     net = HighwayClassifier(depth=3, learning_rate=2e-3, random_state=0, max_iter=60)
     net.fit(LABELS_X[:150], LABELS[:150])
@@ -202,6 +220,25 @@ def test_training_ends_without_gain_or_warns_that_it_was_cut_short(recwarn):
     assert warned[0].filename == __file__
 
 
+@pytest.mark.parametrize(
+    ("kind", "parameters", "x", "y", "remedy"),
+    [
+        (HighwayClassifier, {}, X, Y, "standardise X, allow more, or raise tol"),
+        (HighwayClassifier, {}, StandardScaler().fit_transform(X), Y, "allow more, or raise tol"),
+        (HighwayClassifier, {}, csr_array(X), Y, "standardise X, allow more, or raise tol"),
+        (HighwayRegressor, {}, NUMBERS_X, NUMBERS_Y, "allow more, or raise tol"),
+        (HighwayRegressor, {}, 9 * NUMBERS_X, 9 * NUMBERS_Y, "standardise X and y, allow more, or raise tol"),
+        (HighwayClassifier, {"tol": 0.5, "max_iter": 20}, X, Y, None),
+    ],
+)
+def test_a_warning_says_what_would_help_and_comes_only_if_more_epochs_would(kind, parameters, x, y, remedy):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        kind(**SMALL | parameters).fit(x, y)
+    said = f"max_iter=5 epochs were not enough to converge; {remedy}"
+    assert [str(warning.message) for warning in found] == [said] * bool(remedy)
+
+
 def test_the_net_of_the_best_epoch_stays(monkeypatch):
     scores = iter([0.5, 0.9, 0.7, 0.8, 0.1, 0.2])
     monkeypatch.setattr(HighwayClassifier, "_validate", lambda *_: next(scores))
@@ -219,6 +256,18 @@ def test_early_stopping_waits_while_a_classifier_guesses():
     with pytest.warns(ConvergenceWarning):
         assert net.fit(np.zeros_like(X), Y).n_iter_ == 9
     assert net.fit(X - X.mean(axis=0), Y).n_iter_ == 3
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_training_ends_where_nothing_is_left_to_learn(early_stopping, recwarn):
+    net = small(early_stopping=early_stopping, max_iter=9)
+    assert net.fit(X, np.zeros(150)).n_iter_ == 1, "a fold with one class"
+    assert not recwarn
+
+
+def test_a_class_too_rare_to_be_validated_does_not_keep_a_training_going():
+    net = small(early_stopping=True, n_iter_no_change=3, max_iter=50).fit(X, np.arange(150) == 0)
+    assert net.n_iter_ == 1 + net.validation_scores_.index(1.0) + 4
 
 
 def test_scores_go_on_and_the_best_of_all_fits_stays(monkeypatch):
@@ -430,14 +479,51 @@ def test_a_loaded_estimator_is_as_the_saved_one(net, x, y, tmp_path):
     np.testing.assert_array_equal(loaded.predict(x), net.predict(x), strict=True)
 
 
-def test_a_process_that_lacks_a_users_block_gets_it_with_the_estimator(monkeypatch):
-    monkeypatch.setitem(BLOCKS, "mine", BLOCKS["highway"])
-    text = pickle.dumps((small(block="mine"), small(block="mine").fit(X, Y)))
-    monkeypatch.delitem(BLOCKS, "mine")
+class OwnMomentum(Momentum):
+    """An optimiser that takes a class of one's own as the rule."""
+
+    def __init__(self, params, config):
+        super().__init__(params, config.lr, 0.5, 0.0, False)
+
+
+OWN = {
+    "block": (BLOCKS, BLOCKS["highway"]._replace(forward=lambda *given: BLOCKS["highway"].forward(*given))),
+    "activation": (ACTIVATIONS, ACTIVATIONS["tanh"]),
+    "init": (INITS, lambda generator, shape: generator.normal(0, 0.1, shape)),
+    "optimizer": (OPTIMIZERS, OwnMomentum),
+    "_loss": (LOSSES, LOSSES["cross-entropy"]._replace(function=lambda *given: softmax_cross_entropy(*given))),
+}
+
+
+@pytest.mark.parametrize("parameter", OWN)
+def test_a_process_that_lacks_what_a_user_added_gets_it_with_the_estimator(parameter, monkeypatch):
+    table, entry = OWN[parameter]
+    monkeypatch.setitem(table, "mine", entry)
+    if parameter == "_loss":
+        monkeypatch.setattr(HighwayClassifier, "_loss", "mine")
+    parameters = {} if parameter == "_loss" else {parameter: "mine"}
+    text = pickle.dumps((small(**parameters), small(**parameters).fit(X, Y)))
+    monkeypatch.delitem(table, "mine")
     with pytest.raises(ValueError, match=re.escape(ADD_NAME)):
-        small(block="mine").fit(X, Y)
+        small(**parameters).fit(X, Y)
     new, fitted = pickle.loads(text)
     assert same_nets(new.fit(X, Y), fitted)
+
+
+@pytest.mark.parametrize("fails", ["to be pickled", "to be unpickled"])
+def test_what_cannot_travel_stops_only_the_estimators_that_name_it(fails, monkeypatch, tmp_path):
+    monkeypatch.setitem(INITS, "mine", threading.Lock() if fails == "to be pickled" else Intruder(tmp_path))
+
+    def travelled(net):
+        text = pickle.dumps(net)
+        with monkeypatch.context() as there:
+            there.delitem(INITS, "mine")
+            return pickle.loads(text)
+
+    fitted = small().fit(X, Y)
+    assert same_nets(travelled(fitted), fitted)
+    with pytest.raises((TypeError, FileExistsError)):
+        travelled(small(init="mine"))
 
 
 def test_a_generator_cannot_be_saved(tmp_path):

@@ -12,12 +12,15 @@ from typing import Any
 import imageio.v3 as iio
 import matplotlib
 import nbformat
+import numpy as np
 import pytest
 from helpers import ROOT
 from matplotlib import pyplot as plt
 
 import highway_networks as hn
 from docs.notebooks import notebook_of, run
+from highway_lab.datasets import load_dataset
+from highway_networks import accuracy
 
 QUICK = {  # texts and what stands in for them
     "highway_layer": [("EPOCHS = 30, 40, 30", "EPOCHS = 30, 40, 4")],
@@ -28,6 +31,7 @@ QUICK = {  # texts and what stands in for them
     ],
     "look_into_a_net": [("IMAGES = 1000", "IMAGES = 100")],
     "own_block": [("SEEDS, EPOCHS = 3, 10", "SEEDS, EPOCHS = 1, 5")],
+    "read_a_digit": [],
     "own_images": [("IMAGES, EPOCHS = 100, 20", "IMAGES, EPOCHS = 60, 10")],
     "table_in_a_pipeline": [
         ("ROWS, FOLDS = 2000, 3", "ROWS, FOLDS = 2000, 2"),
@@ -136,6 +140,30 @@ def test_the_net_of_images_learns_the_shapes_and_leaves_no_folder(run_example):
     assert found["score"] > 0.5  # chance: a third
     assert found["closed"].min() < found["score"]
     assert not found["FOLDER"].exists()
+
+
+def test_digits_are_read_in_pictures_of_any_size_dark_on_bright_and_bright_on_dark(
+    run_example, real_mnist, monkeypatch, tmp_path_factory, capsys
+):
+    monkeypatch.setattr(sys, "argv", ["read_a_digit.py"])
+    found, rng = run_example("read_a_digit"), np.random.default_rng(0)
+    net, as_mnist, data = found["net"], found["as_mnist"], load_dataset("mnist", real_mnist)
+    for paper, ink, scale in ((230, 30, 7), (20, 200, 1)):
+        pages = np.full((50, 3, 40 * scale, 60 * scale), paper, np.uint8)
+        for page, digit in zip(pages, data.test_x, strict=False):
+            row, column = rng.integers(0, 12 * scale, 2)
+            larger = np.kron(digit[0] / 255, np.ones((scale, scale)))
+            page[:, row:, column:][:, : 28 * scale, : 28 * scale] = paper + (ink - paper) * larger
+        images = np.stack([as_mnist(page) for page in pages])
+        assert accuracy(net.predict(net.preprocess(images)), data.test_y[:50]) > 0.9
+    path = tmp_path_factory.mktemp("pictures") / "four.png"
+    monkeypatch.setattr(sys, "argv", ["read_a_digit.py", str(path)])
+    iio.imwrite(path, 255 - found["picture"][0])
+    assert run_example("read_a_digit")["digit"] == 4 == found["digit"] != found["misread"]
+    iio.imwrite(path, np.full((9, 9), 200, np.uint8))
+    with pytest.raises(SystemExit, match="2"):
+        run_example("read_a_digit")
+    assert "found nothing but paper" in capsys.readouterr().err
 
 
 def test_the_pipeline_s_gates_are_those_of_its_rows(run_example):

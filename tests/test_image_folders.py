@@ -12,7 +12,7 @@ from PIL import Image
 import conv_recipes
 import visualize_highway_networks as pictures
 from highway_lab import datasets, programs
-from highway_lab.datasets import Walk, load_dataset, load_folder
+from highway_lab.datasets import load_dataset, load_folder, read_image
 from highway_networks import Dataset
 
 
@@ -36,11 +36,6 @@ def flowers(workdir) -> Path:
 def numbers(images: np.ndarray) -> list[int]:
     """Return the numbers of the images that `write_images` wrote."""
     return sorted((images[:, 0, 0, 0] // 10).tolist())
-
-
-def read(path: Path) -> np.ndarray:
-    """The image (C, H, W) in a file."""
-    return datasets._read_images(Walk(path.parent), [path], None)[0]
 
 
 def all_images(data: Dataset) -> np.ndarray:
@@ -88,7 +83,7 @@ def test_a_picture_of_any_mode_has_its_brightness(tmp_path, mode, suffix, grey):
     deep = Image.fromarray(pixels.astype(np.uint16) * 257)
     picture = deep if mode == "I;16" else Image.fromarray(pixels).convert(mode)
     picture.save(tmp_path / f"picture.{suffix}")
-    image = read(tmp_path / f"picture.{suffix}")
+    image = read_image(tmp_path / f"picture.{suffix}")
     assert (len(image), image.dtype) == (1 if grey else 3, np.uint8)
     np.testing.assert_allclose(image.astype(int), np.broadcast_to(pixels, image.shape), atol=3)
 
@@ -98,7 +93,7 @@ def test_transparent_pixels_are_white(tmp_path, mode, empty, ink):
     picture = Image.new(mode, (4, 3), empty)
     picture.putpixel((1, 2), ink)
     picture.save(tmp_path / "drawing.png")
-    image = read(tmp_path / "drawing.png")
+    image = read_image(tmp_path / "drawing.png")
     assert (image[:, 2, 1].max(), (image == 255).sum()) == (0, image.size - len(image))
 
 
@@ -106,25 +101,25 @@ def test_transparent_pixels_are_white(tmp_path, mode, empty, ink):
     ("dtype", "largest", "most"),
     [
         *((np.uint16, 4000, 4095), (np.uint16, 255, 255), (np.uint16, 700, 1023), (np.uint16, 60_000, 65_535)),
-        *((np.int32, 255, 255), (np.int32, 10_000, 16_383)),
+        *((np.int32, 255, 255), (np.int32, 10_000, 16_383), (np.uint16, 1, 1), (np.uint8, 1, 1)),
     ],
 )
 def test_deep_pixels_keep_their_levels_on_one_scale_for_the_folder(workdir, capsys, dtype, largest, most):
-    values = np.linspace(0, largest, 60).astype(dtype).reshape(10, 2, 3)
+    values = np.linspace(0, largest, 60).round().astype(dtype).reshape(10, 2, 3)
     for label, half in zip("ab", np.split(values, 2), strict=True):
         Path("deep", label).mkdir(parents=True)
         for i, image in enumerate(half):
-            Image.fromarray(image).save(f"deep/{label}/{i}.{'png' if dtype == np.uint16 else 'tif'}")
+            Image.fromarray(image).save(f"deep/{label}/{i}.{'tif' if dtype == np.int32 else 'png'}")
     found = np.sort(all_images(load_folder("deep")), axis=None)
     np.testing.assert_allclose(found, np.sort(values, axis=None) * (255 / most), atol=0.51)
-    assert f"deep pixels scaled from 0..{most:,} to 0..255: 10 (a/0." in capsys.readouterr().err
+    assert f"pixels scaled from 0..{most:,} to 0..255: 10 (a/0." in capsys.readouterr().err
 
 
 def test_a_picture_is_turned_as_its_camera_noted(tmp_path):
     picture, exif = Image.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4)), Image.Exif()
     exif[0x0112] = 6  # to be turned by 90 degrees
     picture.save(tmp_path / "turned.png", exif=exif)
-    np.testing.assert_array_equal(read(tmp_path / "turned.png")[0], np.rot90(np.arange(12).reshape(3, 4), -1))
+    np.testing.assert_array_equal(read_image(tmp_path / "turned.png")[0], np.rot90(np.arange(12).reshape(3, 4), -1))
 
 
 def test_a_line_says_what_is_left_out_or_changed(flowers, capsys):
@@ -281,7 +276,8 @@ def test_an_image_that_would_fill_the_memory_is_refused(flowers, monkeypatch):
     [
         (lambda: load_folder("nowhere"), ("nowhere", "No such file")),
         (lambda: load_folder("flowers", size=0), ("size", "found 0")),
-        (lambda: load_dataset("nowhere"), ("data set", "digits or a folder of images", "'nowhere'")),
+        (lambda: load_dataset("nowhere"), ("fashion-mnist", "a folder of images, found 'nowhere'; choose")),
+        (lambda: load_dataset(__file__), ("data set", __file__, "for a table, see examples/table_in_a_pipeline.py")),
         (lambda: load_dataset("digits", size=8), ("`size`", "digits")),
     ],
 )

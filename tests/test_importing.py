@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import importlib
 import json
 import re
 import sys
@@ -89,7 +90,7 @@ def test_a_users_file_and_what_it_imports_beside_it_are_part_of_the_code(own_fil
     assert codes[2] == codes[3]
 
 
-FOREIGN_NAMES = ("x/../../../out", "two words", "x" * 41)
+FOREIGN_NAMES = ("x/../../../out", "two words", "x" * 41, "both", "0.5", "5e-1")
 
 
 @pytest.mark.parametrize("config", [Config, ConvConfig])
@@ -171,6 +172,21 @@ def test_public_names_exist_and_include_those_that_the_pages_import(module):
     for page in ("README.md", "CONTRIBUTING.md"):
         for imported in re.findall(rf"^from {module.stem} import (.*)$", (ROOT / page).read_text(), re.MULTILINE):
             assert {*imported.split(", ")} - {"*"} <= {*names}, page
+
+
+@pytest.mark.parametrize("module", ["highway_networks", "conv_highway_networks"])
+def test_a_module_that_is_reloaded_says_to_restart_the_kernel_and_stays_as_it_was(module):
+    module = sys.modules[module]
+    before = dict(vars(module))
+    with pytest.raises(ImportError, match="found a reload; restart the kernel"):
+        importlib.reload(module)
+    assert all(vars(module)[name] is value for name, value in before.items() if not name.startswith("__"))
+
+
+def test_the_package_names_the_versions_of_python_on_which_it_is_tested():
+    tested = re.search(r"python: (\[.*\])", (ROOT / ".github/workflows/tests.yml").read_text())[1]
+    named = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
+    assert ast.literal_eval(tested) == named
 
 
 def test_all_modules_that_are_installed_name_what_is_public():

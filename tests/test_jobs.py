@@ -1,11 +1,13 @@
 """Many runs that are cut short: whatever is killed, full or lost, no finished run is lost and none is repeated."""
 
 import argparse
+import asyncio
 import json
 import multiprocessing
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -360,6 +362,19 @@ def test_an_address_without_a_scheduler_is_refused(let_go, monkeypatch, address)
     with refused_with(f"--scheduler: expected a Dask scheduler at {address}, found none"):
         square_all(scheduler=address)
     assert not SQUARES.exists()
+
+
+@pytest.mark.peers
+def test_a_scheduler_that_is_silent_is_refused_also_in_a_loop_that_runs(let_go, monkeypatch):
+    """As that of a notebook's own event loop, which the command holds up."""
+    pytest.importorskip("distributed", reason=NEEDS_DASK)
+    monkeypatch.setattr(jobs, "CONNECT_SECONDS", 0.1)
+
+    async def cell() -> None:
+        square_all(scheduler=f"tcp://127.0.0.1:{silent.getsockname()[1]}")
+
+    with socket.create_server(("127.0.0.1", 0)) as silent, refused_with("found none that answers", "of its own"):
+        asyncio.run(cell())
 
 
 def test_without_dask_a_scheduler_is_refused(let_go, monkeypatch):

@@ -4,8 +4,11 @@ import dataclasses
 import json
 import math
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -81,8 +84,11 @@ NET = '''"""A net."""
 from highway_lab.loop import train  # imported
 def f(x):
     "What it does."
+    p.add_argument("x", help="how many")
     if x in ("name",):
         raise ValueError(f"expected {x} to be less")
+    np.einsum("ij, jk -> ik")
+    y: int = hyperparameter(1, "Number of y")
     return x + 1
 '''
 
@@ -96,6 +102,9 @@ def f(x):
         ("x + 1", "(x +\n 1)", True),
         (" to be less", " to be more", True),
         ('"name"', '"another"', False),
+        ("how many", "how few", True),
+        ("Number of y", "A number", True),
+        ("ij, jk", "ji, jk", False),
         ("x + 1", "x + 2", False),
         ("x + 1", "'x'", False),
     ],
@@ -106,6 +115,36 @@ def test_a_fingerprint_of_code_leaves_out_what_does_not_run(tmp_path, old, new, 
         (tmp_path / "net.py").write_text(text)
         found.add(logs.fingerprint({"net": logs.parsed(tmp_path / "net.py")}))
     assert (len(found) == 1) == same
+
+
+def test_a_fingerprint_is_the_same_in_every_version_of_python(tmp_path):
+    """3.12 has given functions a field more; from 3.13 on `ast.dump` leaves empty ones out."""
+    (tmp_path / "net.py").write_text(NET)
+    assert logs.fingerprint({"net": logs.parsed(tmp_path / "net.py")}) == "e613c91dc89d"
+
+
+def test_code_is_parsed_by_one_thread_at_a_time_as_python_demands(tmp_path, monkeypatch):
+    (tmp_path / "net.py").write_text(NET)
+    inside = []
+
+    def parse(content: bytes) -> int:
+        inside.append(content)
+        time.sleep(0.01)
+        together = len(inside)
+        inside.pop()
+        return together
+
+    monkeypatch.setattr(logs, "ast", SimpleNamespace(parse=parse))  # pytest parses, too
+    with ThreadPoolExecutor(4) as pool:
+        assert {*pool.map(logs.parsed, [tmp_path / "net.py"] * 8)} == {1}
+
+
+def test_the_code_of_a_run_has_the_helpers_in_packages(tmp_path, monkeypatch):
+    for path in ("run.py", "pk/__init__.py", "pk/m.py", "pk/n.py"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text({"run.py": "from pk.m import K", "pk/m.py": "from . import n"}.get(path, ""))
+    monkeypatch.setattr(logs, "imported", [str(tmp_path / "run.py")])
+    assert {*logs.users_code()} == {"run", "pk/__init__", "pk/m", "pk/n"}
 
 
 def test_the_code_of_a_run_is_the_mathematics_of_its_kind_of_net():

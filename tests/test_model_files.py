@@ -15,6 +15,7 @@ import pytest
 from helpers import CONV_BLOCKS, SMALL_SHAPE, Intruder, contents, refuse_net, small_conv_net, small_net
 
 from highway_lab import nets
+from highway_lab.files import atomic_write
 from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, InputError
 
 dense = partial(small_net, "highway", "tanh", 2)
@@ -54,6 +55,30 @@ def test_a_loaded_net_predicts_as_the_saved_one_to_the_bit(tmp_path, make, shape
     for name, tensor in net.tensors().items():
         np.testing.assert_array_equal(loaded.tensors()[name], tensor, strict=True)
     assert (loaded.config, loaded.depth) == (net.config, net.depth)
+
+
+@pytest.mark.parametrize(("written", "read"), [("net", "net.npz"), ("net.npz", "net"), ("a.net", "a.net.npz")])
+def test_a_net_is_found_with_and_without_the_ending_that_numpy_adds(tmp_path, written, read):
+    net = dense()
+    net.save(tmp_path / written)
+    for load in (DeepNet.load, partial(nets.load_net, kind=DeepNet)):
+        np.testing.assert_array_equal(load(tmp_path / read).params.flat, net.params.flat)
+    assert [of.name for of in tmp_path.iterdir()] == [written]
+    other = small_net("plain", "tanh", 2)
+    other.save(tmp_path / read)  # the name itself comes first
+    assert [DeepNet.load(tmp_path / of).config["block"] for of in (written, read)] == ["highway", "plain"]
+
+
+def test_a_file_that_is_written_again_keeps_its_mode(saved, tmp_path):
+    log = tmp_path / "log.json"
+    log.touch()
+    for path in (saved, log):
+        path.chmod(0o600)
+    dense().save(saved)
+    with atomic_write(log) as file:
+        assert [of.stat().st_mode & 0o777 for of in tmp_path.iterdir()] == [0o600] * 3  # while it is written, too
+        file.write("{}")
+    assert [of.stat().st_mode & 0o777 for of in tmp_path.iterdir()] == [0o600] * 2
 
 
 @pytest.mark.parametrize("make", [dense, everything])

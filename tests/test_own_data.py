@@ -6,6 +6,7 @@ import re
 from dataclasses import asdict
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import bsr_array, coo_array, csc_array, csr_array, dia_array, lil_array
 
@@ -37,12 +38,129 @@ def test_labels_may_be_texts():
         assert (run.classes, numbered.classes) == (("cat", "dog"), ())
 
 
+CLASSES = {
+    "from 1": (Y + 1, Y_TEST + 1, ("1", "2")),
+    "-1 and +1": (2 * Y - 1, 2 * Y_TEST - 1, ("-1", "1")),
+    "numbers of customers": (Y * 10**9, Y_TEST * 10**9, ("0", "1000000000")),
+    "a column": (Y[:, None], Y_TEST[:, None], ()),
+    "truth values": (Y > 0, Y_TEST > 0, ()),
+    "unsigned and signed": (Y.astype(np.uint64) + 1, Y_TEST + 1, ("1", "2")),
+    "integers as objects": (Y.astype(object) + 1, Y_TEST + 1, ("1", "2")),
+    "a column of texts": (np.array(["no", "yes"])[Y][:, None], np.array(["no", "yes"])[Y_TEST], ("no", "yes")),
+}
+
+
+@pytest.mark.parametrize(("y", "y_test", "classes"), CLASSES.values(), ids=CLASSES)
+def test_distinct_labels_in_order_are_the_classes(y, y_test, classes):
+    numbered = train(SMALL, (X, Y, X_TEST, Y_TEST)).net
+    run = train(SMALL, (X, y, X_TEST, y_test))
+    assert run.classes == classes
+    np.testing.assert_array_equal(run.net.params.flat, numbered.params.flat)
+
+
+@pytest.mark.parametrize("missing", [None, math.nan, pd.NA], ids=str)
+def test_a_class_that_is_missing_is_called_so(missing):
+    with pytest.raises(
+        InputError, match=f"test_y: expected texts only, or numbers only, found texts and {missing!r}; "
+    ):
+        train(SMALL, (X, 30 * ["no", "yes"], X_TEST, ["no", missing] + 18 * ["yes"]))
+    with pytest.raises(InputError, match=r"test_y: expected classes .*, found NaN; leave out"):
+        train(SMALL, (X, Y, X_TEST, [math.nan, *Y_TEST[1:]]))
+
+
+@pytest.mark.parametrize(
+    ("y", "line"),
+    [
+        (Y.astype(float), "np.array(train_y, int)"),
+        (Y[:, None].astype(np.float32), "np.array(train_y, int)"),
+        (np.eye(2)[Y], "np.argmax(train_y, axis=1)"),
+        (np.eye(2, dtype=int)[Y].tolist(), "np.argmax(train_y, axis=1)"),
+    ],
+)
+def test_labels_in_another_form_are_refused_with_the_line_that_mends_them(y, line):
+    with pytest.raises(InputError, match=r"^train_y: expected classes .*, found .*; pass np\.") as refused:
+        train(SMALL, (X, y, X_TEST, Y_TEST))
+    assert str(refused.value).endswith(line)
+    train(SMALL, (X, eval(line, {"np": np, "train_y": y}), X_TEST, Y_TEST))
+
+
+def test_a_data_set_that_states_its_outputs_keeps_its_numbers():
+    run = train(SMALL, Dataset(X, Y + 1, X_TEST, Y_TEST + 1, outputs=4))
+    assert (run.net.config["d_out"], run.classes) == (4, ())
+    run = train(SMALL, Dataset(X, Y, X_TEST, Y_TEST, classes=("cat", "dog", "emu")))
+    assert (run.net.config["d_out"], run.classes) == (3, ("cat", "dog", "emu"))
+
+
+def test_a_class_that_only_the_test_half_has_is_named():
+    with pytest.warns(UserWarning, match="test_y: expected classes that train_y has, found others: emu$") as warned:
+        train(SMALL, (X, np.array(["cat", "dog"])[Y], X_TEST, ["emu", *np.array(["cat", "dog"])[Y_TEST[1:]]]))
+    assert warned[0].filename == __file__
+    with pytest.warns(UserWarning, match="found others: 7$"):
+        train(SMALL, Dataset(X, Y, X_TEST, np.r_[7, Y_TEST[1:]], outputs=8))
+
+
+def test_samples_without_a_test_half_are_refused_with_the_line_that_splits_them():
+    for data in ((X, Y), [X, Y, X_TEST]):
+        with pytest.raises(InputError, match=r"^data: expected train_x, .*, found (tuple|list) of [23]; ") as refused:
+            train(SMALL, data)
+    names = {"np": np, "X": X, "y": Y}
+    exec(str(refused.value).split("split them: ")[1], names)
+    assert [len(of) for of in names["data"]] == [48, 48, 12, 12]
+    assert sorted(map(tuple, np.r_[names["data"][0], names["data"][2]])) == sorted(map(tuple, X))
+    train(SMALL, names["data"])
+    with pytest.raises(InputError, match="found NoneType; split"):
+        train(SMALL, None)
+
+
+def test_training_reports_each_epoch_and_ends_where_it_is_told_to(capsys):
+    data = (X, Y, X_TEST, Y_TEST)
+    silent = train(SMALL, data)
+    assert capsys.readouterr().out == ""
+    run = train(SMALL, data, report=print)
+    lines = capsys.readouterr().out.splitlines()
+    assert [f"epoch {epoch}:" in line for epoch, line in enumerate(lines)] == [True] * 4
+    assert lines[-1] == repr(run)
+    np.testing.assert_array_equal(run.net.params.flat, silent.net.params.flat)
+    train(Config(depth=1, epochs=1, n_validation=9), data, report=print)
+    assert "in validation" in (first := capsys.readouterr().out.splitlines()[0])
+    assert "None" not in first
+    ended = train(SMALL, data, report=lambda run: run.history.epoch[-1] == 2)
+    assert ended.history.train_loss == silent.history.train_loss[:3]
+
+
 def test_sparse_samples_train_as_dense_ones_do():
     dense = train(SMALL, (X, Y, X_TEST, Y_TEST)).net
     for make in (csr_array, coo_array, csc_array, bsr_array, dia_array, lil_array):
         net = train(SMALL, (make(X), Y, make(X_TEST), Y_TEST)).net
         np.testing.assert_array_equal(net.params.flat, dense.params.flat)
         np.testing.assert_array_equal(net.predict(make(X_TEST)), dense.predict(X_TEST))
+
+
+def test_the_column_of_a_data_frame_that_cannot_be_trained_on_is_named():
+    frame = pd.DataFrame(X, columns=[*"abcd"]).assign(flag=X[:, 1] > 0)
+    run = train(SMALL, (frame, Y, frame, Y))
+    assert run.net.config["d_in"] == 5
+    np.testing.assert_array_equal(run.net.params.flat, train(SMALL, 2 * (np.c_[X, X[:, 1] > 0], Y)).net.params.flat)
+    for hole, found in (("Paris", "found 'Paris' in column 'c'"), (pd.NA, "found <NA> in column 'c'")):
+        holed = frame.astype({"c": object})
+        holed.loc[7, "c"] = hole
+        with pytest.raises(InputError, match=f"train_x: expected an array of numbers, {found}"):
+            train(SMALL, (holed, Y, frame, Y))
+    frame.loc[7, "b"] = math.nan
+    with pytest.raises(InputError, match=r"test_x: .* with NaN or infinity in column 'b'"):
+        train(SMALL, (frame.fillna(0), Y, frame, Y))
+    with pytest.raises(InputError, match=r"train_x: .* with NaN or infinity in column 1"):
+        train(SMALL, (frame.to_numpy(float), Y, X, Y))
+
+
+@pytest.mark.filterwarnings("error")
+def test_columns_far_from_standardised_are_warned_of():
+    wide = pd.DataFrame(X * [1, 1, 1000, 1], columns=[*"abcd"])
+    with pytest.warns(UserWarning, match="train_x: expected columns of one scale, found .* in column 'c'") as warned:
+        train(SMALL, (wide, Y, wide, Y))
+    assert warned[0].filename == __file__
+    for like in (X, csr_array(X), (X > 0).astype(int)):
+        train(SMALL, (like, Y, like, Y))
 
 
 def holed(x: np.ndarray, hole: float) -> np.ndarray:
@@ -53,11 +171,17 @@ def holed(x: np.ndarray, hole: float) -> np.ndarray:
 
 GOOD = {"train_x": X, "train_y": Y, "test_x": X_TEST, "test_y": Y_TEST}
 BAD = {
-    "negative class": {"train_y": Y - 1},
+    "negative class": {"train_y": Y - 1, "outputs": 2},
+    "more outputs than names": {"classes": ("a", "b"), "outputs": 3},
+    "more names of texts than outputs": {
+        "outputs": 1,
+        "train_y": np.array(["no", "yes"])[Y],
+        "test_y": np.array(["no", "yes"])[Y_TEST],
+    },
     "class that no output has": {"train_y": Y + 1, "outputs": 2},
     "classes in training, numbers in the test": {"test_y": Y_TEST.astype(float)},
     "a list of weights that are negative": {"train_weights": [-1.0] * 60},
-    "a column of classes": {"train_y": Y[:, None]},
+    "two columns of classes": {"train_y": np.c_[Y, Y]},
     "more classes than samples": {"train_y": np.r_[Y, Y]},
     "complex": {"train_x": X + 1j},
     "masked": {"train_x": np.ma.masked_less(X, 0)},
@@ -66,14 +190,12 @@ BAD = {
     "NaN": {"train_x": holed(X, math.nan)},
     "other columns in the test": {"test_x": X_TEST[:, :3]},
     "texts in training, numbers in the test": {"train_y": np.array(["no", "yes"])[Y]},
-    "texts, one of them missing": {"train_y": ["no", math.nan] + 58 * ["yes"], "test_y": 20 * ["no"]},
     "one class for all": {"train_y": 0},
     "a generator of texts": {"train_y": iter(["no"] * 60), "test_y": 20 * ["no"]},
-    "numbers of customers": {"train_y": Y * 10**9},
+    "more outputs than are numbered": {"outputs": 10**9},
     "a text for the outputs": {"outputs": "2"},
     "numbers in training, pixels in the test": {"test_x": X_TEST.astype(np.uint8)},
     "no samples": {"train_x": X[:0], "train_y": Y[:0]},
-    "negative weights": {"train_weights": -np.ones(60)},
     "too few weights": {"train_weights": np.ones(59)},
 }
 
@@ -82,7 +204,7 @@ BAD = {
 def test_a_data_set_that_cannot_be_trained_on_is_refused_in_one_line(changed):
     with pytest.raises(InputError, match=r": expected .*, found .*; ") as refused:
         train(SMALL, Dataset(**GOOD | changed))
-    assert str(refused.value).startswith((next(iter(changed)), "train_y", "`loss`", "`outputs`"))
+    assert str(refused.value).startswith((next(iter(changed)), "train_y", "`loss`", "`outputs`", "classes"))
     assert "\n" not in str(refused.value)
 
 

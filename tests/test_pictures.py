@@ -356,6 +356,12 @@ def test_animation_has_a_frame_an_epoch_and_repeats(workdir):
     assert len(colors) <= gif.PALETTE_COLORS
 
 
+def test_few_frames_of_an_animation_are_in_memory_at_once():
+    drawn = iter([np.zeros((4, 4, 3), np.uint8)] * (gif.TOGETHER + 1))
+    next(gif.share_palettes(drawn))
+    assert len([*drawn]) == 1
+
+
 @pytest.mark.parametrize(
     ("diverged", "left", "word"), [(True, 0, "diverged"), (False, 1, "unfinished"), (False, 0, "none")]
 )

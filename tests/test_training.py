@@ -1,20 +1,36 @@
 """Training runs: what decides them, what they record, how they end."""
 
+import argparse
 import dataclasses
 import functools
 import math
+import os
+import signal
 import threading
+import time
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
 import test_conv_training
-from helpers import assert_same_bits, refused_with, small_net, train_to, without_seconds
+from helpers import (
+    SMALL_STAGES,
+    assert_same_bits,
+    refused_with,
+    small_conv_net,
+    small_images,
+    small_net,
+    train_to,
+    without_seconds,
+)
 from threadpoolctl import threadpool_limits
 
 import highway_estimators  # noqa: F401, adds its losses
+from conv_highway_networks import ConvWorkspace, Dropout
 from conv_recipes import ConvConfig
-from highway_lab import slices
+from highway_lab import slices, threads
+from highway_lab.cli import add_hyperparameters
 from highway_lab.threads import blas_pools, one_thread
 from highway_lab.training import Training, train_resumably
 from highway_networks import (
@@ -40,9 +56,10 @@ DIVERGING = dataclasses.replace(SMALL, optimizer="momentum", activation="relu", 
 
 @dataclasses.dataclass(frozen=True)
 class OwnConfig(TrainingConfig, Architecture):
-    """A family of nets with a name of its own for their width."""
+    """A family of nets with a name of its own for their width, and types as `from __future__ import annotations`."""
 
-    units: int = hyperparameter(8, "units in each block")
+    units: "int" = hyperparameter(8, "units in each block")  # noqa: RUF009, a field
+    noisy: "bool" = hyperparameter(False, "adds noise")  # noqa: RUF009
     title = "own"
     depth = 1
 
@@ -54,6 +71,11 @@ def test_a_family_of_ones_own_trains_in_the_laboratory_as_alone(digits):
     config = OwnConfig(epochs=1, n_train=150, n_test=50)
     flat = [run.net.params.flat for run in (train_resumably(config, digits), train(config, digits))]
     np.testing.assert_array_equal(*flat)
+    with pytest.raises(InputError, match=r"`units`: expected a value of type int, found 2\.5"):
+        OwnConfig(units=2.5)
+    parser = argparse.ArgumentParser()
+    add_hyperparameters(parser, OwnConfig)
+    assert vars(parser.parse_args(["--units", "3", "--noisy"])) == {"units": 3, "noisy": True}
 
 
 # ---------------------------------------------------------------------------------- reproducibility
@@ -338,19 +360,45 @@ def test_a_wide_net_trains_in_slices_to_the_same_bits_whatever_the_cpus(digits, 
     np.testing.assert_allclose(found, train_resumably(wide, digits).net.params.flat, atol=2e-2)
 
 
-def test_the_gradients_of_slices_add_up_to_those_of_the_batch():
+def passes(net: Any, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+    """Return logits, gradients and dx of one training pass, and what the net predicts."""
+    logits, cache = net.forward(x, net.workspace(len(x), np.random.default_rng(4)))
+    grads, dx = net.backward(CROSS_ENTROPY.function(logits, y)[1], cache, return_dx=True)
+    return [logits, grads.flat.copy(), dx, net.predict(x)]
+
+
+def test_the_gradients_of_slices_add_up_to_those_of_the_batch(monkeypatch):
+    monkeypatch.setattr(slices, "IMAGES", 2)
     rng = np.random.default_rng(0)
-    net = DeepNet(7, 3, hidden=256, depth=2, dtype="float64", rng=1)
-    x, y = rng.normal(size=(600, 7)), rng.integers(0, 3, 600)
-    sliced = slices.in_slices(net)
+    wide = DeepNet(7, 3, hidden=256, depth=2, dtype="float64", rng=1)
+    conv = small_conv_net(stages=[stage for stage in SMALL_STAGES if not isinstance(stage, Dropout)])
+    for net, batch in (wide, (rng.normal(size=(600, 7)), rng.integers(0, 3, 600))), (conv, small_images(6)):
+        sliced = slices.in_slices(net)
+        assert len(sliced.workspace(len(batch[0])).rows) == 3
+        for whole, parts in zip(passes(net, *batch), passes(sliced, *batch), strict=True):
+            np.testing.assert_allclose(parts, whole, rtol=1e-10, atol=1e-13)
+
+
+def test_bits_of_a_convolutional_net_do_not_depend_on_the_number_of_threads(monkeypatch):
+    """With dropout, whose slices draw other values than each other, in each pass anew."""
+    monkeypatch.setattr(slices, "IMAGES", 2)
+    assert any(isinstance(stage, Dropout) for stage in SMALL_STAGES)
+    net, batch = slices.in_slices(small_conv_net()), small_images(7)
     found = []
-    for of in (net, sliced):
-        logits, cache = of.forward(x, of.workspace(600))
-        grads, dx = of.backward(CROSS_ENTROPY.function(logits, y)[1], cache, return_dx=True)
-        found.append((logits, grads.flat.copy(), dx))
-    assert len(sliced.workspace(600).rows) == 3
-    for whole, parts in zip(*found, strict=True):
-        np.testing.assert_allclose(parts, whole, rtol=1e-10, atol=1e-14)
+    for cpus in (1, 2, 9):
+        monkeypatch.setattr(slices, "free_cpus", lambda cpus=cpus: cpus)
+        found.append(b"".join(array.tobytes() for array in passes(net, *batch)))
+    assert len({*found}) == 1
+    w, masks = net.workspace(7, np.random.default_rng(4)), []
+    for _ in range(2):
+        net.forward(batch[0], w)
+        masks += [part.dropouts[0].mask[..., 0].tobytes() for part in w.parts]
+    assert len({*masks}) == 8
+
+
+def test_batch_normalisation_trains_on_the_whole_batch_at_once():
+    net = slices.in_slices(small_conv_net(batch_norm=True))
+    assert isinstance(net.workspace(100, np.random.default_rng(0)), ConvWorkspace)
 
 
 def test_the_limit_on_threads_lasts_until_the_last_of_several_has_left():
@@ -370,6 +418,38 @@ def test_the_limit_on_threads_lasts_until_the_last_of_several_has_left():
         leave.set()
         other.join()
         assert threads_now() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_process_that_forks_while_threads_predict_neither_waits_for_them_nor_keeps_their_limit():
+    inside, locked, leave = threading.Event(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with one_thread():
+            inside.set()
+            leave.wait()
+
+    def lock() -> None:
+        with threads._lock:
+            locked.set()
+            time.sleep(0.2)  # so long that the fork meanwhile begins
+
+    with threadpool_limits(2, user_api="blas"):
+        others = [threading.Thread(target=hold), threading.Thread(target=lock)]
+        for other, there in zip(others, (inside, locked), strict=True):
+            other.start()
+            there.wait()
+        if not (child := os.fork()):
+            signal.alarm(10)  # ends a child that waits
+            with one_thread():
+                first = threads_now()
+            os._exit((first, threads_now()) != ({1}, {2}))
+        ended, here = os.waitpid(child, 0)[1], threads_now()
+        leave.set()
+        for other in others:
+            other.join()
+        assert (ended, here, threads_now()) == (0, {1}, {2})
 
 
 def threads_now() -> set[int]:
@@ -403,3 +483,8 @@ def test_a_process_that_lacks_a_block_or_a_loss_says_so(digits, monkeypatch, fie
     monkeypatch.delitem(table, "own")
     with pytest.raises(InputError, match=f"`{field}`: expected one of .*, found own; "):
         Training(config, digits)
+
+
+def test_a_batch_size_far_above_the_samples_costs_nothing(digits):
+    found = Training(Config(depth=1, n_train=60, batch_size=10**11), digits)
+    assert {*found.workspaces} == {60}

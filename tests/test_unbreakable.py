@@ -122,7 +122,10 @@ def test_a_log_that_would_fill_the_memory_is_not_read(workdir, refused):
     Path("log.json").write_bytes(b'{"other": [' + b"[]," * logs.MOST_VALUES + b"0]}")
     error = refused(viz.main, ["log.json"])
     assert "log.json: expected a log of this version, found: more than 8,388,608 values" in error
-    Path("log.digits.jsonl").touch()
+    Path("log.digits.jsonl").write_bytes(b'{"environment": ' + b"\n" * logs.MOST_VALUES)
+    assert "log.digits.jsonl: expected a file of results, found: more than 8,388,608" in refused(
+        viz.main, ["log.digits.jsonl"]
+    )
     os.truncate("log.digits.jsonl", highway_lab.files.MAX_BYTES + 1)
     assert "found: more than 268,435,456 bytes" in refused(viz.main, ["log.digits.jsonl"])
 

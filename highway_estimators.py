@@ -14,8 +14,10 @@ What looks inside a net takes the inputs that the net takes. Behind other steps 
 
 They are for looking into gates, depth and lesions of a net. For accuracy alone, take linear models and boosted trees
 first: on tables, depth gains little, and a fit takes one to four times as long as one of scikit-learn's MLPs, and
-longer with each block. So by default a net has few blocks, the fewer the fewer rows there are; ask for more to study
-them. Cross-validation chose the defaults on other data than benchmarks/README.md reports on, by the rule of
+longer with each block. With 16,000 rows of 20 columns an epoch takes five times as long: nearly all of it goes into
+products with 60,000 weights of three blocks, which MLPClassifier's one layer lacks; with depth=1 it takes 1.6 times as
+long. So by default a net has few blocks, the fewer the fewer rows there are; ask for more to study them.
+Cross-validation chose the defaults on other data than benchmarks/README.md reports on, by the rule of
 benchmarks/estimator_defaults.py.
 
 Early stopping begins to wait for gains once a classifier no longer gives all validation samples the same class. It can
@@ -36,7 +38,9 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from inspect import formatannotation
+from itertools import chain, islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self, get_args
@@ -87,6 +91,7 @@ from highway_networks import (
 
 __all__ = ["HighwayClassifier", "HighwayRegressor", "gate_bias_for"]
 
+NAMED, PART = 10, 64  # columns, at most, that a message names, and that are checked together until one is refused
 ROWS = 512  # samples whose gates are computed together: a block's arrays stay in the processor's cache
 LARGEST_BATCH = 200  # of batch_size="auto", as in scikit-learn
 LARGEST_BIAS = -1.0  # of gate_bias="auto"
@@ -129,6 +134,23 @@ def squared_error(outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None
     return weighted_mean((difference * difference).mean(axis=1), 2 / difference.size * difference, weights)
 
 
+def huber(outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, np.ndarray]:
+    """Return the mean of (output − y)² / 2, which goes on as a line beyond ±1, and its gradient (B, K)."""
+    difference = outputs - y
+    slopes = np.clip(difference, -1, 1)
+    losses = slopes * (difference - slopes / 2)
+    return weighted_mean(losses.mean(axis=1), slopes / slopes.size, weights)
+
+
+def pinball(
+    outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None, *, quantile: float
+) -> tuple[float, np.ndarray]:
+    """Return the mean of quantile·(y − output) where y is above, else (1 − quantile)·(output − y); gradient (B, K)."""
+    difference = outputs - y
+    slopes = ((difference > 0) - quantile).astype(outputs.dtype)
+    return weighted_mean((slopes * difference).mean(axis=1), slopes / slopes.size, weights)
+
+
 def r_squared(outputs: np.ndarray, y: np.ndarray) -> float:
     """Return 1 − residual / total sum of squares, mean over targets; NaN where a target is constant."""
     residual, total = ((outputs - y) ** 2).sum(axis=0), ((y - y.mean(axis=0)) ** 2).sum(axis=0)
@@ -155,6 +177,7 @@ def all_labels_right(outputs: np.ndarray, y: np.ndarray) -> float:
 
 
 LOSSES["squared-error"] = Loss(squared_error, "R²", r_squared, "numbers")
+LOSSES["huber"] = Loss(huber, "R²", r_squared, "numbers")
 LOSSES["sigmoid-cross-entropy"] = Loss(sigmoid_cross_entropy, "accuracy", all_labels_right, "labels")
 
 
@@ -275,12 +298,11 @@ class HighwayEstimator(BaseEstimator):
         self.n_train_, self.n_validation_ = len(y), len(validation[1]) if validation else 0
         if self.verbose:
             print(f"training on {self.n_train_:,} samples, validating on {self.n_validation_:,}")
-        given.lr, given.epochs = given.learning_rate, given.max_iter
+        given.lr, given.epochs, given.loss = given.learning_rate, given.max_iter, self._loss
         names = {of.name for of in dataclasses.fields(self._config_type)}
         config = self._new_config(
             resume,
             **{name: value for name, value in vars(given).items() if name in names and value != "auto"},
-            loss=self._loss,
             n_train=X.shape[0],
             seed=rng.randint(2**31),
             dtype=(self.net_.dtype if resume else X.dtype if X.dtype in PRECISIONS else np.dtype(np.float32)).name,
@@ -638,42 +660,51 @@ def predict_in_parts(net: Any, X) -> np.ndarray:
         return np.concatenate([net.predict(net.preprocess(X[rows])) for rows in gen_batches(X.shape[0], ROWS)])
 
 
-def columns_of(X: Any) -> tuple[list, list]:
-    """Return the names and the columns of a frame of any library; an array's are named by their place, from 0."""
-    if not hasattr(X, "columns"):
-        columns = [*np.asarray(X).T]
-        return [*range(len(columns))], columns
-    names = list(getattr(X, "column_names", X.columns))  # pyarrow's columns are not names
-    return names, [_safe_indexing(X, j, axis=1) for j in range(len(names))]
-
-
 def check_no_times(name: str, values: Any) -> None:
     """Raise ValueError for dates and times, which scikit-learn's validation turns into numbers of any unit."""
-    for column in columns_of(values)[1] if hasattr(values, "columns") else [values]:
+    columns = [values]
+    if hasattr(values, "columns"):  # a frame of any library: a column of each type, since there may be thousands
+        types = values.dtypes if hasattr(values, "dtypes") else values.schema.types
+        columns = [_safe_indexing(values, j, axis=1) for j in {of: j for j, of in enumerate(types)}.values()]
+    for column in columns:
         if (found := np.asarray(column).dtype).kind in "mM":
             raise ValueError(f"{name}: expected numbers, found {found}; subtract a date and divide by a unit of time")
+
+
+def refused_columns(X: Any, columns: range) -> Iterator[tuple[str, int]]:
+    """Yield a key of REMEDIES and the column for each of these columns of X (n, d_in) that needs a remedy."""
+    part = _safe_indexing(X, slice(columns.start, columns.stop), axis=1)
+    try:
+        check_array(part, accept_sparse=True, dtype=np.float64, ensure_min_samples=0)
+    except (TypeError, ValueError) as error:
+        for message in (of for of in REMEDIES if of in str(error)):
+            if middle := len(columns) // 2:
+                yield from refused_columns(X, columns[:middle])
+                yield from refused_columns(X, columns[middle:])
+            else:
+                yield message, columns.start
 
 
 def check_columns(X: Any, estimator: str) -> None:
     """Raise ValueError, with words that mend it, if columns of X (n, d_in) hold text, NaN or inf."""
     words = {"estimator": estimator, "scaler": "StandardScaler()", "entries": "X"}
     if issparse(X):
-        names = np.unique(X.tocoo().col).tolist()
-        columns = [X[:, [j]].tocoo().data for j in names]
         words |= {"scaler": "StandardScaler(with_mean=False)", "entries": "X.data"}
-    else:
-        names, columns = columns_of(X)
-    refused: dict[str, list] = {message: [] for message in REMEDIES}
-    for name, column in zip(names, columns, strict=True):
-        try:
-            check_array(column, dtype=np.float64, ensure_2d=False)
-        except (TypeError, ValueError) as error:
-            for message in REMEDIES:
-                refused[message] += [name] * (message in str(error))
-    for message, (found, remedy) in REMEDIES.items():
-        if names := refused[message]:
+    elif not hasattr(X, "columns"):
+        X = np.asarray(X)
+    if len(X.shape) != 2 or not X.shape[1]:
+        return
+    places = range(X.shape[1])
+    found = chain.from_iterable(refused_columns(X, places[part]) for part in gen_batches(len(places), PART))
+    found = [*islice(found, NAMED + 1)]
+    for message, (kind, remedy) in REMEDIES.items():
+        if names := [j for of, j in found if of == message]:
+            if hasattr(X, "columns"):
+                every = [*(X.columns if hasattr(X, "dtypes") else X.column_names)]  # pyarrow's columns are no names
+                names = [every[j] for j in names]
+            names = f"{names[:NAMED]}" if len(found) <= NAMED else f"{names[:NAMED]}"[:-1] + ", ...]"
             remedy = remedy.format(names=names, **words)
-            raise ValueError(f"X: expected finite numbers, found {found} in columns {names}; type {remedy}")
+            raise ValueError(f"X: expected finite numbers, found {kind} in columns {names}; type {remedy}")
 
 
 def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
@@ -867,7 +898,26 @@ HighwayClassifier.__doc__ = f"""A highway net for classification, trained on the
 
 @dataclass(eq=False, repr=False)
 class HighwayRegressor(RegressorMixin, DenseEstimator):  # its docstring follows: it lists the fields
-    _loss: ClassVar[str] = "squared-error"
+    loss: str = hyperparameter(
+        "squared-error",
+        "What is minimised: the squared error for means, huber where some y are far off, quantile for one of y; "
+        "`score` is R² all the same. Early stopping goes by R² for the squared error, else by this loss.",
+        (
+            lambda name: name == "quantile" or (name in LOSSES and LOSSES[name].target == "numbers"),
+            "squared-error, huber, quantile, or a loss of numbers in `highway_networks.LOSSES`",
+        ),
+    )
+    quantile: float = hyperparameter(
+        0.5, "The quantile that loss='quantile' estimates.", (lambda value: 0 < value < 1, "a number in (0, 1)")
+    )
+
+    @property
+    def _loss(self) -> str:
+        if self.loss != "quantile":
+            return self.loss
+        name = f"quantile-{float(self.quantile)}"
+        LOSSES.setdefault(name, Loss(partial(pinball, quantile=self.quantile), "R²", r_squared, "numbers"))
+        return name
 
     def partial_fit(self, X, y, sample_weight=None) -> Self:
         """Train for one epoch on these samples."""
@@ -892,7 +942,9 @@ class HighwayRegressor(RegressorMixin, DenseEstimator):  # its docstring follows
         return outputs
 
     def _validate(self, outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
-        return r2_score(y, outputs, sample_weight=weights)
+        if self.loss == "squared-error":
+            return r2_score(y, outputs, sample_weight=weights)
+        return -LOSSES[self._loss].function(outputs, y, None if weights is None else weights / weights.mean())[0]
 
     def predict(self, X) -> np.ndarray:
         """Return the targets of each sample of X (n, d_in), in the shape of those of `fit`: (n,) or (n, K)."""
@@ -904,5 +956,5 @@ class HighwayRegressor(RegressorMixin, DenseEstimator):  # its docstring follows
         return tags
 
 
-HighwayRegressor.__doc__ = f"""A highway net for regression on one target or several, trained on the squared error.
+HighwayRegressor.__doc__ = f"""A highway net for regression on one target or several.
 {describe(HighwayRegressor, "highway_networks.DeepNet")}{MLP_DOC}"""

@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO
 
@@ -88,14 +88,6 @@ def name_data(dataset: str) -> str:
 def name_tested(dataset: DatasetInfo) -> str:
     """Name a log's data set and, unless it is all test images, its test set: `CIFAR-10, first 1,000 test images`."""
     return name_data(dataset.name) + f", {dataset.test_set}" * (dataset.test_set != TEST_IMAGES)
-
-
-def seeds_of(configs: Iterable) -> str:
-    """Return the sentence below a table that defines its ±, which a single seed does not have."""
-    seeds = sorted({config.seed for config in configs})
-    if len(seeds) == 1:
-        return f"One seed ({seeds[0]}), so no interval."
-    return f"Mean ± 95 % interval (t) over seeds {name_numbers(seeds)}."
 
 
 def count_of(number: int, noun: str) -> str:

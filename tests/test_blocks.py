@@ -20,9 +20,9 @@ from helpers import (
 )
 from scipy.special import expit
 
-import highway_estimators  # noqa: F401, adds its losses
 from conv_highway_networks import ConvNet
 from experiments.blocks import make_known, numbered
+from highway_estimators import huber, pinball  # and its losses in the table
 from highway_networks import (
     ACTIVATIONS,
     BLOCKS,
@@ -411,6 +411,19 @@ def test_squared_error_is_the_mean_over_samples_and_targets():
     loss, gradient = LOSSES["squared-error"].function(outputs, y)
     assert loss == pytest.approx((4 + 9 + 1) / 6, rel=1e-14)
     np.testing.assert_allclose(gradient, np.array([[0, 4, 0], [6, 0, -2]]) / 6, rtol=1e-14)
+
+
+@pytest.mark.parametrize("loss", [huber, partial(pinball, quantile=0.9)])
+@pytest.mark.parametrize("weights", [None, np.array([0.5, 1.5])])
+def test_the_slopes_of_robust_losses_are_their_gradients(loss, weights):
+    outputs, y, step = np.array([[0.0, 0.3], [3.0, -2.0]]), np.zeros((2, 2)) + 0.1, 1e-6 * np.eye(4).reshape(4, 2, 2)
+    found = [(loss(outputs + of, y, weights)[0] - loss(outputs - of, y, weights)[0]) / 2e-6 for of in step]
+    np.testing.assert_allclose(loss(outputs, y, weights)[1].ravel(), found, atol=1e-9)
+    assert loss(np.float32(outputs), np.float32(y))[1].dtype == np.float32
+
+
+def test_huber_is_half_the_square_up_to_1_and_a_line_beyond():
+    assert huber(np.array([[0.5], [-3.0]]), np.zeros((2, 1)))[0] == pytest.approx((0.125 + 2.5) / 2)
 
 
 def test_r_squared_is_the_mean_over_targets_of_the_variation_explained():

@@ -24,11 +24,13 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris, make_multilabel_classification, make_regression
 from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.metrics import balanced_accuracy_score
+from sklearn.metrics import balanced_accuracy_score, mean_pinball_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import _safe_indexing
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import highway_estimators
 import highway_networks
 from highway_estimators import (
     HighwayClassifier,
@@ -38,6 +40,7 @@ from highway_estimators import (
     gate_bias_for,
 )
 from highway_image_estimator import HighwayImageClassifier
+from highway_lab.cli import check_names
 from highway_lab.threads import blas_pools
 from highway_networks import (
     ACTIVATIONS,
@@ -207,6 +210,37 @@ def test_targets_of_another_kind_are_refused(fitted, y):
 
 
 # ------------------------------------------------------------------------------ stopping and continuing
+
+
+@pytest.mark.parametrize("quantile", [0.2, 0.9])
+def test_a_quantile_lies_above_its_share_of_the_targets(quantile):
+    numbers = np.random.default_rng(0).exponential(size=(600, 2))
+    net = HighwayRegressor(depth=1, hidden=5, loss="quantile", quantile=quantile, random_state=0)
+    net.fit(np.ones((600, 1)), numbers)
+    np.testing.assert_allclose(np.mean(numbers < net.predict([[1.0]]), axis=0), quantile, atol=0.03)
+    assert pickle.loads(pickle.dumps(net)).score([[1.0]] * 600, numbers) < 0, "R², whatever the loss"
+    check_names()  # as the next command in this process does
+
+
+def test_huber_goes_by_the_many_where_some_targets_are_far_off():
+    numbers = np.where(np.arange(300) % 10, 0.0, 500.0)
+    net = HighwayRegressor(depth=1, hidden=5, loss="huber", random_state=0).fit(np.ones((300, 1)), numbers)
+    assert net.predict([[1.0]]) == pytest.approx(1 / 9, abs=0.05)
+
+
+def test_early_stopping_goes_by_the_loss_that_is_minimised():
+    weights = 1.0 + np.arange(len(NUMBERS_Y)) % 2
+    net = HighwayRegressor(**SMALL, loss="quantile", quantile=0.9, early_stopping=True, validation_shuffle=False)
+    net.fit(NUMBERS_X, NUMBERS_Y, weights)
+    last = slice(-net.n_validation_, None)
+    loss = mean_pinball_loss(NUMBERS_Y[last], net.predict(NUMBERS_X[last]), sample_weight=weights[last], alpha=0.9)
+    assert -net.best_validation_score_ == pytest.approx(loss)
+
+
+def test_a_loss_of_other_targets_is_refused():
+    for loss in ("cross-entropy", "absolute"):
+        with pytest.raises(ValueError, match=f"^loss: expected squared-error, huber, quantile.*, found '{loss}'"):
+            HighwayRegressor(**SMALL, loss=loss).fit(NUMBERS_X, NUMBERS_Y)
 
 
 def test_training_ends_without_gain_or_warns_that_it_was_cut_short(recwarn):
@@ -764,6 +798,25 @@ def test_the_error_of_a_refused_table_says_what_to_type(x, found):
     for statement in before:
         exec(statement, names)
     eval(pipeline, names).set_params(highwayclassifier__max_iter=1).fit(names["X"], Y)
+
+
+def test_wide_tables_are_looked_at_in_parts_and_messages_stay_short(monkeypatch):
+    looked = []
+    monkeypatch.setattr(
+        highway_estimators, "_safe_indexing", lambda *a, **k: looked.append(0) or _safe_indexing(*a, **k)
+    )
+    names = ["columns", "column_names", "dtypes", "schema", "depth", "T", *map(str, range(2994))]
+    wide = pd.DataFrame(np.ones((150, 3000)), columns=names)
+    fitted = small(max_iter=1).fit(wide, Y)
+    looked.clear()
+    fitted.predict(wide[:1])
+    assert len(looked) == 1
+    for last, said in ((5, "['T', '2993']"), (3, "['schema', 'depth', 'T', '0', '1', '2', '3', '4', '5', '6', ...]")):
+        bad = wide.copy()
+        bad.iloc[:, [5, 2999] if last == 5 else slice(last, None)] = np.nan
+        with pytest.raises(ValueError, match=re.escape(f"found NaN in columns {said}; type")):
+            fitted.predict(bad)
+        assert len(looked) < 150
 
 
 def test_what_does_not_go_together_is_refused():

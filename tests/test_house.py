@@ -21,7 +21,6 @@ ROOMS = [  # from the ground up: a file imports its own room and those below
     ["experiments", "benchmarks"],
 ]
 FLOORS = {name: floor for floor, names in enumerate(ROOMS) for name in names}
-ROOF = {"pages"}  # fills every page's tables
 FILES = [
     path
     for name in FLOORS

@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from highway_lab.console import count_of, seeds_of
+from highway_lab.console import count_of
 from highway_lab.intervals import Interval, difference, interval, judge
-from highway_networks import Config
 
 
 def test_the_interval_of_a_mean_is_students():
@@ -44,9 +43,8 @@ def test_one_run_gives_no_interval(found):
     assert (found.value, found.half, found.sign, str(found)) == (3, math.inf, 0, "+3.00")
 
 
-def test_no_run_gives_no_value_and_one_seed_no_plus_minus():
+def test_no_run_gives_no_value_and_one_net_no_plural():
     assert f"{difference([], [1.0, 2.0]):.1f}" == f"{difference([1.0], []):.1f}" == "none"
-    assert seeds_of([Config(seed=3)] * 2) == "One seed (3), so no interval."
     assert (count_of(1, "net"), count_of(0, "net")) == ("1 net", "0 nets")
 
 

@@ -30,7 +30,6 @@ from highway_networks import InputError, fitted
 
 DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
 SHORT = (*DIGITS, "--depth", "1", "--block", "plain")
-CONV = ("--net", "digits", "--n-train", "50", "--n-validation", "20", "--n-test", "20", "--epochs", "1")
 MAIN = str(ROOT / "highway_networks.py")
 
 

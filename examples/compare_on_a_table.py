@@ -9,7 +9,6 @@ three minutes on two CPUs.
 
 # %% What to compare, and on what.
 
-import argparse
 import sys
 import time
 import warnings
@@ -32,31 +31,31 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from tqdm import tqdm
 
 from highway_estimators import HighwayClassifier, HighwayRegressor
-from highway_lab.cli import import_file
+from highway_lab.cli import OneLineParser, import_files
 from highway_networks import BLOCKS
 
 known = set(BLOCKS)
-parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+parser = OneLineParser(description=__doc__.partition("\n")[0])
 parser.add_argument("file", nargs="?", type=Path, help="a table, .csv, a row a sample")
 parser.add_argument("--target", help="the column to predict; numbers with more than 20 values are a regression")
-parser.add_argument("--import", dest="own", metavar="FILE.py", help="a file that adds to highway_networks.BLOCKS")
 parser.add_argument("--seeds", type=int, default=5, help="how often rows are held out (default: 5)")
 parser.add_argument("--tries", type=int, default=4, help="settings that each kind tries for each seed (default: 4)")
-asked = parser.parse_args([] if "ipykernel" in sys.modules else None)  # a notebook's words are not ours
-if asked.own:
-    import_file(asked.own)
-if asked.file:
-    table = pd.read_csv(asked.file)
-    if asked.target not in table:
-        parser.error(f"--target: expected a column of {asked.file}, found {asked.target}; choose of {[*table]}")
-    name, y = asked.file.stem, table.pop(asked.target)
-else:
-    table, y = load_breast_cancer(return_X_y=True, as_frame=True)
-    name = "breast_cancer"
-if y.isna().any():
-    parser.error(f"--target: expected a value in each row, found none in {y.isna().sum()}; leave these rows out")
+parser.add_argument("--out", default="compare_on_a_table", help="name of .csv, .tex and .png (default: %(default)s)")
+words = [] if "ipykernel" in sys.modules else sys.argv[1:]  # a notebook's are not ours
+asked = parser.parse_args(words)
+try:
+    import_files(words)
+    table = pd.read_csv(asked.file) if asked.file else load_breast_cancer(as_frame=True).frame
+    name, target = (asked.file.stem, asked.target) if asked.file else ("breast cancer", "target")
+    if target not in table:
+        raise ValueError(f"--target: expected one of {', '.join(table)}, found {target}; choose one")
+    y = table.pop(target)
+    if y.isna().any():
+        raise ValueError(f"{target}: expected a value in each row, found {y.isna().sum()} without; leave these out")
+except (OSError, ValueError) as error:
+    parser.error(" ".join(str(error).split()))
 classes = y.nunique() <= 20 or not pd.api.types.is_numeric_dtype(y)
-TEST, FOLDS, DEPTHS, RATES = 0.2, 2, [1, 2, 5, 10, 20], [0.0003, 0.001, 0.003]
+TEST, FOLDS, EPOCHS, DEPTHS, RATES = 0.2, 2, 100, [1, 3, 10], [0.001, 0.003, 0.01]
 
 # %% The kinds of models, and the values that each may try.
 if classes:
@@ -66,10 +65,10 @@ else:
 nets = {block: {"block": block} for block in ("highway", "residual", "plain", *sorted(set(BLOCKS) - known))}
 nets["plain, orthogonal"] = {"block": "plain", "init": "orthogonal"}
 net_values = {"depth": DEPTHS, "learning_rate": RATES, "weight_decay": [0, 0.003]}
-mlp_values = {"hidden_layer_sizes": [(50,) * (1 + depth) for depth in DEPTHS], "learning_rate_init": RATES}
+mlp_values = {"hidden_layer_sizes": [(100,) * (1 + depth) for depth in DEPTHS], "learning_rate_init": RATES}
 tree_values = {"learning_rate": [0.03, 0.1, 0.3], "max_leaf_nodes": [7, 15, 31], "l2_regularization": [0, 1]}
-kinds = {kind: (Net(**settings, early_stopping=True), net_values) for kind, settings in nets.items()} | {
-    "MLP": (MLP(early_stopping=True), mlp_values | {"alpha": [0.0001, 0.01, 1]}),
+kinds = {kind: (Net(**settings, max_iter=EPOCHS), net_values) for kind, settings in nets.items()} | {
+    "MLP": (MLP(max_iter=EPOCHS), mlp_values | {"alpha": [0.0001, 0.01, 1]}),
     "boosted trees": (Trees(), tree_values),
 }
 
@@ -114,12 +113,12 @@ rows = pd.DataFrame(
     }
 )
 rows = rows.sort_values(rows.columns[0], ascending=False).reset_index()
-print(f"{name}, rows held out by each of n seeds; seconds of the processor, all tries included")
+print(f"{name}, on rows that each of n seeds holds out; seconds of the processor, all tries included")
 print(rows.to_string(index=False))
-rows.to_csv(f"compare_on_a_table-{name}.csv", index=False)
+rows.to_csv(f"{asked.out}.csv", index=False)
 lines = [" & ".join(map(str, line)).replace("_", r"\_").replace("%", r"\%") for line in [rows.columns, *rows.values]]
 lines = [rf"\begin{{tabular}}{{l{'r' * (rows.shape[1] - 1)}}}", *(rf"{line} \\" for line in lines), r"\end{tabular}"]
-Path(f"compare_on_a_table-{name}.tex").write_text("\n".join(lines) + "\n", encoding="utf-8")
+Path(f"{asked.out}.tex").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 # %% A dot a seed; a bar is the mean with its interval.
 figure, axes = plt.subplots(figsize=(7, 0.8 + 0.35 * len(rows)), layout="constrained")
@@ -129,4 +128,4 @@ for place, row in enumerate(rows.values):
     axes.plot(scores, [-place] * len(scores), "o", color="tab:blue", alpha=0.4)
 axes.set(yticks=-np.arange(len(rows)), yticklabels=rows.kind, xlabel=f"{rows.columns[1]} on held-out rows")
 axes.set_title(f"{name}: {len(table)} rows, {asked.tries} tries each", loc="left")
-figure.savefig(f"compare_on_a_table-{name}.png", dpi=100)
+figure.savefig(f"{asked.out}.png", dpi=100)

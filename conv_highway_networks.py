@@ -41,7 +41,6 @@ from highway_networks import (
     ACTIVATIONS,
     BLOCKS,
     FINITE,
-    NO_SAMPLES,
     POSITIVE,
     ZERO_OR_MORE,
     Activation,
@@ -378,11 +377,12 @@ class ConvolutionLayer(Layer):
         self.kernels = W[:, :-1].reshape(n, k, k, -1)
         self.flat_z = np.empty((h, n, w * B), W.dtype)
         self.z = self._by_branch(self.flat_z.reshape(h, n, w, B))
-        self.product_columns = columns_per_product(W.size, w * B)
+        self.product_columns = columns_per_product(W.size, max(w * B, 1))  # there may be no image
 
     def _by_branch(self, rows: np.ndarray) -> np.ndarray:
         """Return rows (h, G·D, w, B) of the maps of all branches as (G, D, h, w, B), a view."""
-        return rows.reshape(len(rows), len(self.block.branches), -1, *rows.shape[2:]).transpose(1, 2, 0, 3, 4)
+        D, h, w, B = self.y.images.shape
+        return rows.reshape(h, len(self.block.branches), D, w, B).transpose(1, 2, 0, 3, 4)
 
     def _cut(self, columns: np.ndarray) -> np.ndarray:
         """Return matrices (h, rows, w·B) as (h, w·B / m, rows, m), a view, for products of m columns."""
@@ -557,8 +557,13 @@ class ConvNet(Net):
             check_stage(stage, shape)
             y_shape = output_shape(stage, shape)
             if isinstance(stage, Blocks):
-                yield from repeat(PlacedLayer(Blocks(1, stage.kernel), shape, shape, self.block.branches), stage.number)
+                yield from repeat(
+                    PlacedLayer(Blocks(1, stage.kernel), shape, shape, self.block.branches),
+                    min(stage.number, MOST_LAYERS + 1),
+                )
             else:
+                if isinstance(stage, MaxPool | AveragePool):  # a window larger than the maps covers no more pixels
+                    stage = stage._replace(size=min(stage.size, max(shape[1:])))
                 yield PlacedLayer(stage, shape, y_shape, "H" if isinstance(stage, Convolution) else "")
             shape = y_shape
 
@@ -585,6 +590,8 @@ class ConvNet(Net):
             raise InputError(f"x: expected images {shape}, found channels last; pass x.transpose(0, 3, 1, 2)")
         x = prepared(x, shape, self.dtype)
         w = ConvWorkspace(self, len(x)) if workspace is None else workspace
+        if w.net is not self:
+            raise ValueError("workspace: expected one of this net, found another's; make one by its `workspace`")
         if len(x) != w.batch_size:
             raise ValueError(f"expected a batch of {w.batch_size} for this workspace, found {len(x)}")
         return w.forward(x), w
@@ -602,6 +609,7 @@ class ConvNet(Net):
 
     def predict(self, x: np.ndarray, rows: int = 25) -> np.ndarray:
         """Return the logits (n, K) of images x (n, C, H, W), `rows` at a time. Raises InputError for another x."""
+        check("rows", rows, int, POSITIVE)
         logits, workspace = np.empty((len(x), self.config["d_out"]), self.dtype), None
         for start in range(0, len(x), rows):
             batch = x[start : start + rows]
@@ -610,19 +618,10 @@ class ConvNet(Net):
             logits[start : start + rows], _ = self.forward(batch, workspace)
         return logits
 
-    def gate_means(self, x: np.ndarray, rows: int = 128) -> np.ndarray:
-        """Return the mean of T of each block, (L,), over images x (n, C, H, W), `rows` at a time; for a net with T."""
-        self.check_gates()
-        parts = [x[start : start + rows] for start in range(0, len(x), rows)]
-        if not parts:
-            raise InputError(NO_SAMPLES)
-        means = [[T.mean() for T in self.forward(part)[1].T] for part in parts]
-        return np.average(means, axis=0, weights=[len(part) for part in parts])
-
     def without(self, blocks: Sequence[int]) -> "ConvNet":
         """Return a copy of the net without the given blocks, counted from 0 over all stages, as DeepNet.without does.
 
-        Raises InputError for a block that is not there, and for a kind that depends on the number of blocks.
+        Raises IndexError for a block that is not there, InputError for a kind that depends on the number of blocks.
         """
         stays, block, tensors = {*self.blocks_besides(blocks)}, count(), self.tensors()
         kept = [not isinstance(layer.stage, Blocks) or next(block) in stays for layer in self.layers]
@@ -668,7 +667,7 @@ class ConvWorkspace:
     """
 
     def __init__(self, net: ConvNet, batch_size: int, rng: np.random.Generator | None = None):
-        self.batch_size, self.rng = batch_size, rng
+        self.net, self.batch_size, self.rng = net, batch_size, rng
         self.gradients = net.new_parameters()
         unused = Dropout if rng is None else ()
         placed = [of for of in net.layers if not isinstance(of.stage, unused) and of.stage != Dropout(0)]
@@ -705,16 +704,15 @@ class ConvWorkspace:
         with np.errstate(over="ignore", under="ignore"):  # e^−z may be inf where σ(z) is rightly 0, or 0 where it is 1
             for layer in self.layers:
                 layer.forward()
-        return self.output.forward()
+            return self.output.forward()
 
     def backward(self, dlogits: np.ndarray, *, dx_wanted: bool) -> np.ndarray | None:
         """Fill `gradients`; return the gradient with respect to the images, (B, C, H, W), if it is wanted."""
-        self.output.backward(dlogits)
-        for layer in reversed(self.layers[self.first + 1 :]):
-            layer.backward()
-        self.layers[self.first].backward(dx_wanted=dx_wanted)
-        if not dx_wanted:
-            return None
-        for layer in reversed(self.layers[: self.first]):
-            layer.backward()
-        return self.input.gradient.transpose(3, 0, 1, 2).copy()
+        with np.errstate(under="ignore"):
+            self.output.backward(dlogits)
+            for layer in reversed(self.layers[self.first + 1 :]):
+                layer.backward()
+            self.layers[self.first].backward(dx_wanted=dx_wanted)
+            for layer in reversed(self.layers[: self.first * dx_wanted]):
+                layer.backward()
+        return self.input.gradient.transpose(3, 0, 1, 2).copy() if dx_wanted else None

@@ -584,8 +584,8 @@ class DenseEstimator(HighwayEstimator):
         with one_thread():
             for rows in gen_batches(X.shape[0], ROWS):
                 x_0 = self.net_.embed(self.net_.preprocess(X[rows]))
-                for l, (T_l, _) in enumerate(self.net_.iterate_gates(x_0)):
-                    yield rows, l, T_l
+                for l, (z, _) in enumerate(self.net_.iterate_blocks(x_0)):
+                    yield rows, l, z[self.net_.block.branches.index("T")]
 
     @available_if(has_gates)
     def transform_gates(self, X) -> np.ndarray:

@@ -313,6 +313,10 @@ class Tensors(dict[str, np.ndarray]):
     def __setitem__(self, name: str, value: Any) -> None:
         self[name][...] = value
 
+    def __reduce__(self) -> tuple:
+        """Copy and pickle as a plain dictionary of arrays: views of one vector would come apart."""
+        return dict, ({name: tensor.copy() for name, tensor in self.items()},)
+
 
 class Parameters(Tensors):
     """Parameters of a DeepNet: W_in (D, d_in), b_in (D); W_H (L, D, D), b_H (L, D), ...; W_out (K, D), b_out (K).
@@ -351,7 +355,6 @@ ZERO_OR_MORE: Rule = (lambda value: value >= 0, "zero or a positive number")
 BELOW_ONE: Rule = (lambda value: 0 <= value < 1, "a number in [0, 1)")
 UP_TO_ONE: Rule = (lambda value: 0 < value <= 1, "a number in (0, 1]")
 FINITE: Rule = (math.isfinite, "a finite number")
-NO_SAMPLES = "x: expected samples, found none; pass some"  # where a mean is taken over them
 ADD_NAME = "import the file that adds it (--import of a command)"  # remedy of a name that a table lacks
 
 
@@ -438,11 +441,19 @@ class Net:
         """Whether there are blocks with transform gates."""
         return "T" in self.block.branches and self.depth > 0
 
-    def check_gates(self) -> None:
-        """Raise InputError if the blocks have no transform gates."""
+    def gate_means(self, x: np.ndarray, rows: int = 128) -> np.ndarray:
+        """Return the mean of T of each block, (L,), over samples x as `forward` takes them, `rows` at a time.
+
+        Raises InputError if the blocks have no transform gates.
+        """
         if "T" not in self.block.branches:
             found = f"expected blocks with a transform gate T, found {self.config['block']} blocks"
             raise InputError(f"gates: {found}; choose others, such as highway")
+        parts = [x[start : start + rows] for start in range(0, len(x), rows)]
+        if not parts:
+            raise InputError("x: expected samples, found none; pass some")
+        means = [[T.mean() for T in self.forward(part)[1].T] for part in parts]
+        return np.average(means, axis=0, weights=[len(part) for part in parts])
 
     def blocks_besides(self, blocks: Sequence[int]) -> np.ndarray:
         """Return the indices of the blocks that stay if the given ones are left out; raises InputError as `without`."""
@@ -651,6 +662,7 @@ class DeepNet(Net):
 
     def predict(self, x: np.ndarray, rows: int = 512) -> np.ndarray:
         """Return the logits (n, K) of x (n, d_in), `rows` at a time, with no cache. Raises InputError for another x."""
+        check("rows", rows, int, POSITIVE)
         x = prepared(x, (self.config["d_in"],), self.dtype)
         logits = np.empty((len(x), self.config["d_out"]), self.dtype)
         for start in range(0, len(x), rows):
@@ -699,18 +711,6 @@ class DeepNet(Net):
         for tensor, source in zip(net.params.pieces, (p.input, p.blocks[kept], p.output), strict=True):
             tensor[...] = source
         return net
-
-    def iterate_gates(self, x_l: np.ndarray, l: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield T and the output y, (D, B) each, of block l and of all after it: `iterate_blocks`, for a net with T."""
-        self.check_gates()
-        T = self.block.branches.index("T")
-        yield from ((z[T], y) for z, y in self.iterate_blocks(x_l, l))
-
-    def gate_means(self, x: np.ndarray) -> np.ndarray:
-        """Return the mean of T of each block, (L,), over its units and x (B, d_in); for a net with gates."""
-        if not (x_0 := self.embed(x)).size:
-            raise InputError(NO_SAMPLES)
-        return np.array([T.mean() for T, _ in self.iterate_gates(x_0)])
 
 
 # ---------------------------------------------------------------------------------------------- the loss
@@ -770,11 +770,9 @@ def clip_global_norm(grads: Tensors, max_norm: float) -> float:
     """Scale the gradients, in place, to a global L2 norm of at most `max_norm`; return the norm before."""
     with np.errstate(over="ignore"):
         norm = math.sqrt(grads.flat @ grads.flat)
-    if math.isinf(norm) and math.isfinite(largest := float(np.abs(grads.flat).max())):  # only the squares overflow
-        grads.flat /= largest
-        norm = clip_global_norm(grads, max_norm / largest) * largest
-        grads.flat *= largest
-    elif norm > max_norm:
+    if math.isinf(norm):  # perhaps only the squares overflow
+        norm = float(np.linalg.norm(grads.flat.astype(np.longdouble)))
+    if norm > max_norm:
         grads.flat *= max_norm / norm
     return norm
 
@@ -1004,9 +1002,13 @@ class Training:
         subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
         self.loss, data = LOSSES[config.loss], as_dataset(data, config.loss)
         self.config = config = fitted(config, data)
-        data = draw_subset(data, config.n_train, config.n_test, subset_rng, config.n_validation)
-        self.validation = data.train_x[config.n_train :], data.train_y[config.n_train :]
-        self.data = data._replace(train_x=data.train_x[: config.n_train], train_y=data.train_y[: config.n_train])
+        train, rest = np.split(subset_rng.permutation(data.train_x.shape[0]), [config.n_train])
+        halves = {"train": train, "test": subset_rng.permutation(data.test_x.shape[0])[: config.n_test]}
+        drawn = {f"{half}_{of}": getattr(data, f"{half}_{of}")[rows] for half, rows in halves.items() for of in "xy"}
+        weights = None if data.train_weights is None else data.train_weights[train]
+        self.data = data._replace(**drawn, train_weights=weights)
+        rest = rest[: config.n_validation]
+        self.validation = data.train_x[rest], data.train_y[rest]
         self.net: Any = config.new_net(self.data, weight_rng)
         if net is not None:
             self.net.take(net)
@@ -1278,28 +1280,34 @@ def check_array(
         raise InputError(f"{name}: expected {expected}, found {found}; mend the data set")
 
 
-def is_text(name: str, y: Any) -> bool:
-    """Tell whether targets are texts (n,) or (n, 1); raises InputError if only some are, as where one is missing."""
-    if not np.shape(y) or getattr(getattr(y, "dtype", None), "kind", "O") in "buif":  # at once, however many there are
-        return False
-    others = [of for of in np.asarray(y, object).flat if not isinstance(of, str)]
-    if 0 < len(others) < np.size(y):
-        found = f"expected texts only, or numbers only, found texts and {others[0]!r:.40}"
-        raise InputError(f"{name}: {found}; leave out the samples without a class")
-    return not others and np.shape(y)[1:] in ((), (1,))
+def as_targets(name: str, y: Any, kind: str) -> np.ndarray:
+    """Return targets of a kind (see Loss) as an array: classes (n,) as integers or as texts, which are objects.
 
-
-def check_labels(name: str, y: np.ndarray) -> None:
-    """Raise InputError, with the line to type, for classes that stand there as one-hot rows or floats, or have gaps."""
-    one_hot = y.ndim == 2 and y.shape[1] > 1 and bool((np.isin(y, (0, 1)).all(1) & (y.sum(1) == 1)).all())
-    floats = y.dtype.kind == "f" and y.shape[1:] in ((), (1,))
-    gaps = floats and bool(np.isnan(y).any())
-    if one_hot or gaps or (floats and (y == np.round(y)).all()):
-        found, line = ("one-hot rows", f"argmax({name}, axis=1)") if one_hot else (y.dtype, f"array({name}, int)")
-        remedy = "leave out the samples without a class" if gaps else f"pass np.{line}"
-        raise InputError(
-            f"{name}: expected classes (n,) as integers or texts, found {'NaN' if gaps else found}; {remedy}"
-        )
+    Raises InputError, with the line to type, for classes that are one-hot rows or floats, or where some are missing.
+    """
+    if getattr(getattr(y, "dtype", None), "kind", "O") not in "buif":  # else at once, however many there are
+        listed = np.asarray(y, object)
+        others = [of for of in listed.flat if not isinstance(of, str)]
+        if 0 < len(others) < listed.size:
+            found = f"expected texts only, or numbers only, found texts and {others[0]!r:.40}"
+            raise InputError(f"{name}: {found}; leave out the samples without a class")
+        if not others and listed.shape[1:] in ((), (1,)):
+            return listed.ravel()
+    array = dense(as_numbers(name, y))
+    array = array.astype(int) if array.dtype == bool else array
+    if kind != "classes":
+        return array
+    array = array[:, 0] if array.shape[1:] == (1,) else array
+    if array.ndim != 1 or array.dtype.kind == "f":
+        found, remedy = f"{array.dtype} of shape {array.shape}", "convert them, or choose a loss of numbers"
+        if array.ndim == 2 and (np.isin(array, (0, 1)).all(1) & (array.sum(1) == 1)).all():
+            found, remedy = "one-hot rows", f"pass np.argmax({name}, axis=1)"
+        elif np.isnan(array).any():
+            found, remedy = "NaN", "leave out the samples without a class"
+        elif array.ndim == 1 and (array == np.round(array)).all():
+            remedy = f"pass np.array({name}, int)"
+        raise InputError(f"{name}: expected classes (n,) as integers or texts, found {found}; {remedy}")
+    return array
 
 
 def as_dataset(data: Any, loss: str) -> Dataset:
@@ -1314,41 +1322,31 @@ def as_dataset(data: Any, loss: str) -> Dataset:
         raise InputError(
             f"data: expected train_x, train_y, test_x, test_y, found {found}; split them: {SPLIT}"
         ) from error
-    target, halves = LOSSES[loss].target, {name: getattr(data, name) for name in ("train_y", "test_y")}
+    kind = LOSSES[loss].target
     train_x, test_x = (as_numbers(name, getattr(data, name)) for name in ("train_x", "test_x"))
-    if texts := all(is_text(name, y) for name, y in halves.items()):
-        targets = [np.asarray(y, object) for y in halves.values()]
-    else:
-        targets = [dense(as_numbers(name, y)) for name, y in halves.items()]
-    targets = [y.astype(int) if y.dtype == bool else y for y in targets]
-    if target == "classes":
-        for name, y in zip(halves, targets, strict=True):
-            check_labels(name, y)
-    classes = "f" not in [y.dtype.kind for y in targets]
-    if classes != (target == "classes"):
-        kind = "classes" if classes else "numbers"
-        found = " and ".join(f"{y.dtype} {y.shape}" for y in targets)
-        remedy = "choose another, or convert the targets: classes are integers, numbers floats"
-        raise ArgumentError(f"`loss`: expected a loss of {kind}, found {loss} for targets of {found}; {remedy}")
-    if classes:
-        targets = [y[:, 0] if y.shape[1:] == (1,) else y for y in targets]
-        if texts or (data.outputs is None and not data.classes and all(y.ndim == 1 for y in targets)):
-            numbered = [y.astype(str if texts else int) for y in targets]  # unsigned and signed would become floats
-            labels, codes = np.unique(np.concatenate(numbered), return_inverse=True)
-            targets = np.split(codes, [len(targets[0])])
-            if not np.array_equal(labels, np.arange(len(labels))):
-                data = data._replace(classes=tuple(str(label) for label in labels))
+    targets = [as_targets(name, getattr(data, name), kind) for name in ("train_y", "test_y")]
+    classes, texts = kind == "classes", [y.dtype == object for y in targets]
+    if not classes and "f" not in (y.dtype.kind for y in targets):
+        found = f"{loss} for targets of {targets[0].dtype} {targets[0].shape}"
+        raise ArgumentError(f"`loss`: expected a loss of classes, found {found}; choose another, or convert to floats")
+    pixels = [x.dtype == np.uint8 for x in (train_x, test_x)]
+    for name, of, there in (("test_x", "pixels (uint8)", pixels), ("test_y", "texts", texts)):
+        if len({*there}) > 1:
+            raise InputError(f"{name}: expected {of} in both halves or in none, found them in one; convert it")
+    if classes and (texts[0] or (data.outputs is None and not data.classes)):
+        numbered = [y.astype(str if texts[0] else int) for y in targets]  # unsigned and signed would become floats
+        labels, codes = np.unique(np.concatenate(numbered), return_inverse=True)
+        targets = np.split(codes, [len(targets[0])])
+        if not np.array_equal(labels, np.arange(len(labels))):
+            data = data._replace(classes=tuple(str(label) for label in labels))
     train_y, test_y = targets
-    if (train_x.dtype == np.uint8) != (test_x.dtype == np.uint8):
-        found = f"{train_x.dtype} and {test_x.dtype}"
-        raise InputError(f"test_x: expected pixels (uint8) in both halves or in none, found {found}; convert one")
     counted = max(int(y.max(initial=0)) for y in targets) + 1 if classes else math.prod(train_y.shape[1:])
     outputs = (len(data.classes) or counted) if data.outputs is None else data.outputs
     check("outputs", outputs, int, (lambda value: 0 <= value <= 10**6, "a number up to 1,000,000"))
     if data.classes and len(data.classes) != outputs:
         found = f"{len(data.classes)} for {outputs} outputs"
         raise InputError(f"classes: expected a name for each output, found {found}; state what agrees, or one of them")
-    bounds = {"classes": (0, outputs - 1), "labels": (0, 1)}.get(target, ())
+    bounds = {"classes": (0, outputs - 1), "labels": (0, 1)}.get(kind, ())
     for half, x, y in (("train", train_x, train_y), ("test", test_x, test_y)):
         check_array(f"{half}_x", x, (x.shape[0], *train_x.shape[1:]), given=getattr(data, f"{half}_x"))
         check_array(f"{half}_y", y, (x.shape[0],) if classes else (x.shape[0], outputs), *bounds)
@@ -1362,32 +1360,18 @@ def as_dataset(data: Any, loss: str) -> Dataset:
 
 
 def fitted(config: Any, data: Dataset) -> Any:
-    """Return a configuration with as many samples as there are where it asks for `UpTo` so many."""
+    """Return a configuration with all samples where it asks for `UpTo` more; raises ArgumentError for other counts."""
 
-    def fewer(wanted: int, there: int) -> int:
-        return min(wanted, there) if isinstance(wanted, UpTo) else wanted
+    def fewer(name: str, there: int) -> int:
+        wanted = getattr(config, name)
+        if wanted > there and not isinstance(wanted, UpTo):
+            raise ArgumentError(f"`{name}`: expected at most {there} samples, found {wanted}; ask for fewer")
+        return min(wanted, there)
 
-    n_train, n_test = data.train_x.shape[0], data.test_x.shape[0]
-    n_validation = fewer(config.n_validation, n_train // 10)
-    room = max(n_train - n_validation, 1)
-    n_train, n_test = fewer(config.n_train, room), fewer(config.n_test, n_test)
+    n = data.train_x.shape[0]  # len() of a sparse matrix fails
+    n_validation = fewer("n_validation", n // 10 if isinstance(config.n_validation, UpTo) else n - 1)
+    n_train, n_test = fewer("n_train", n - n_validation), fewer("n_test", data.test_x.shape[0])
     return replace(config, n_validation=n_validation, n_train=n_train, n_test=n_test)
-
-
-def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generator, n_validation: int = 0) -> Dataset:
-    """Return the first n_train and n_test of a random permutation of each half; raises InputError if there are fewer.
-
-    The n_validation training samples after those are the last of train_x and train_y.
-    """
-    wanted_train, both = n_train + n_validation, "`n_train`" + " and `n_validation`" * bool(n_validation)
-    for names, wanted, x in ((both, wanted_train, data.train_x), ("`n_test`", n_test, data.test_x)):
-        if wanted > x.shape[0]:  # len() of a sparse matrix fails
-            raise ArgumentError(f"{names}: expected at most {x.shape[0]} samples, found {wanted}; ask for fewer")
-    train = rng.permutation(data.train_x.shape[0])[:wanted_train]
-    test = rng.permutation(data.test_x.shape[0])[:n_test]
-    train_weights = None if data.train_weights is None else data.train_weights[train]
-    data = data._replace(train_x=data.train_x[train], train_y=data.train_y[train], train_weights=train_weights)
-    return data._replace(test_x=data.test_x[test], test_y=data.test_y[test])
 
 
 # ---------------------------------------------------------------------------------------------- files
@@ -1398,12 +1382,11 @@ FORMAT = 2  # of saved nets; in 1 weights were transposed, as x @ W
 
 def fill(tensors: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> None:
     """Copy into tensors others of the same names, types and shapes; raises ValueError, and copies none, for others."""
-    expected, found = (
-        {name: f"{of.dtype} of shape {of.shape}" for name, of in each.items()} for each in (tensors, others)
-    )
-    for name in expected.keys() | found.keys():
-        if found.get(name) != expected.get(name):
-            raise ValueError(f"tensor {name}: expected {expected.get(name)}, found {found.get(name)}")
+    forms = [{name: f"{of.dtype} of shape {of.shape}" for name, of in each.items()} for each in (tensors, others)]
+    for name in {**forms[0], **forms[1]}:
+        expected, found = (form.get(name) for form in forms)
+        if found != expected:
+            raise ValueError(f"tensor {name}: expected {expected}, found {found}")
     for name, tensor in tensors.items():
         tensor[...] = others[name]
 
@@ -1429,25 +1412,19 @@ def damaged(path: Path, expected: object, found: object) -> InputError:
     return InputError(f"{path}: expected {expected}, found {found}; put an intact copy there")
 
 
-def read_idx(path: str | os.PathLike) -> np.ndarray:
+def read_idx(path: str | os.PathLike, payload: bytes | None = None) -> np.ndarray:
     """Read one idx file of unsigned bytes; one whose name ends in .gz or .xz is uncompressed first.
 
+    Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
     Returns a read-only uint8 array of the shape that the header states. Raises InputError, naming the file, if it is
-    damaged or has extra bytes.
+    damaged or has extra bytes. `payload`: its uncompressed bytes, where they are known.
     """
     path = as_path(path)
     try:
-        content = path.read_bytes()
-        return parse_idx({".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)(content), path)
+        if payload is None:
+            payload = {".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)(path.read_bytes())
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise damaged(path, "a whole and readable file", getattr(error, "strerror", None) or error) from error
-
-
-def parse_idx(payload: bytes, path: Path) -> np.ndarray:
-    """Return the array in the bytes of an idx file; `path` is for the message of the InputError.
-
-    Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
-    """
     if len(payload) < 4 or payload[:3] != b"\0\0\x08" or not 1 <= payload[3] <= 4:
         expected = "an idx header of unsigned bytes (00 00 08, 1 to 4 dimensions)"
         raise damaged(path, expected, payload[:4].hex(" ") or "nothing")

@@ -20,7 +20,7 @@ x, y = net.preprocess(data.test_x[:IMAGES]), data.test_y[:IMAGES]
 print(f"{net.depth} {net.config['block']} blocks of {net.hidden} units, b_T {net.config['gate_bias']:.2f} at first")
 
 # %% Gates: T (D, B) of each block in turn. A column is an image; we take the mean over units and images of a class.
-gates = np.array([[T[:, y == digit].mean() for digit in range(10)] for T, _ in net.iterate_gates(net.embed(x))])
+gates = np.array([[T[:, y == digit].mean() for digit in range(10)] for (H, T), _ in net.iterate_blocks(net.embed(x))])
 most_open = gates.mean(axis=1).argmax()
 print(f"mean T: {gates.mean():.3f}; of the most open block, {most_open + 1}: {gates[most_open].mean():.3f}")
 

@@ -259,7 +259,7 @@ def standardised(days: np.ndarray, fit: int) -> np.ndarray:
 
 def mean_gate(net: DeepNet, x: np.ndarray) -> np.ndarray:
     """Return the mean T over all units of all blocks, (n,), on days x (n, d)."""
-    return np.mean([T.mean(axis=0) for T, _ in net.iterate_gates(net.embed(x))], axis=0)
+    return np.mean([T.mean(axis=0) for (_, T), _ in net.iterate_blocks(net.embed(x))], axis=0)
 
 
 def score(y: np.ndarray, predicted: np.ndarray, mean: np.ndarray) -> R2:

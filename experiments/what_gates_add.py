@@ -266,7 +266,7 @@ def mean_opening(net: DeepNet, x: np.ndarray) -> np.ndarray | None:
     """Return the mean over units and the first samples (n, ...) of T, or of |s·A|, by block, (L,); None without."""
     if "A" in net.block.branches:
         return number_of(net.config["block"])[1] * np.abs(net.params["b_A"]).mean(axis=1)
-    return net.gate_means(net.preprocess(x[:ROWS])) if net.has_gates else None
+    return net.gate_means(net.preprocess(x[:ROWS]), ROWS) if net.has_gates else None
 
 
 # ---------------------------------------------------------------------------------------- the studies

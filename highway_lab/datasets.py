@@ -33,7 +33,7 @@ from highway_lab.files import (
     verified,
 )
 from highway_lab.nets import unpacked
-from highway_networks import TEST_IMAGES, ArgumentError, Dataset, InputError, as_path, find_file, parse_idx
+from highway_networks import TEST_IMAGES, ArgumentError, Dataset, InputError, as_path, find_file, read_idx
 
 CLASSES = 10
 DIGITS = "sklearn/datasets/data/digits.csv.gz"  # where scikit-learn is installed: its import takes over a second
@@ -230,7 +230,7 @@ def _read_idx_files(dataset: str, files: Mapping[str, Path]) -> list[np.ndarray]
         payload = verified(keras[index] if keras else read_bytes(path), path, name, source)
         if dataset != "mnist" and hashlib.sha256(payload).hexdigest() in IDX_SOURCES["mnist"].files.values():
             raise InputError(f"{path}: expected {dataset}, found MNIST; check the data directory")
-        arrays.append(parse_idx(payload, path))
+        arrays.append(read_idx(path, payload))
     return arrays
 
 

@@ -18,7 +18,6 @@ import highway_networks as hn
 import visualize_highway_networks as viz
 from highway_lab import logs, programs
 from highway_lab.datasets import CIFARS, Batch, load_dataset
-from highway_networks import draw_subset
 
 FOLDER, ARCHIVE = "cifar-10-batches-bin", "cifar-10-binary.tar.gz"
 TEST, FIRST = "test_batch.bin", "test_batch_first_2.bin"
@@ -159,7 +158,6 @@ def test_the_first_test_images_stand_in_for_all(first, payloads):
     data = load(first.parent)
     assert data.test_set == "first 2 test images"
     np.testing.assert_array_equal(data.test_x.reshape(N_FIRST, -1)[1], list(payloads[TEST][RECORD + 1 : 2 * RECORD]))
-    assert draw_subset(data, 3, 1, np.random.default_rng(0)).test_set == "first 2 test images"
 
 
 def test_the_log_and_its_picture_name_the_first_test_images(first, workdir, capsys):

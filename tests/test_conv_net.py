@@ -1,6 +1,8 @@
 """Whole convolutional nets: parameters, refusals, gradients by complex steps, batches, evaluation, files."""
 
+import copy
 import math
+import pickle
 import re
 
 import numpy as np
@@ -186,6 +188,14 @@ def test_gradients_equal_complex_step_derivatives(block, batch_norm):
     check_gradients(without_shifts(found), without_shifts(expected), 1e-10)
 
 
+@pytest.mark.parametrize("stages", [[Blocks(1)], [MaxPool(2, 2), Blocks(2)]], ids=["block first", "pool first"])
+def test_the_gradient_of_the_images_passes_the_first_layers(stages):
+    x, y = small_images(2)
+    found = gradients(small_conv_net(stages=stages), x, y)
+    expected = derivatives(small_conv_net(stages=stages, dtype=np.complex128), x.astype(complex), y)
+    check_gradients(found, expected, 1e-10)
+
+
 @every_block
 def test_gradients_are_the_same_without_that_of_the_images(block):
     net, (x, y) = small_conv_net(block, batch_norm=True), small_images()
@@ -257,6 +267,8 @@ def test_gate_means_are_those_of_each_block_over_images_and_pixels(block):
         net.params[name.replace("b", "W")][...] = 0
     expected = [np.mean(1 / (1 + np.exp(-np.array(bias)))) for bias in biases.values()]
     np.testing.assert_allclose(net.gate_means(x), expected, rtol=1e-3)
+    net.params["2.W_T"][...] = 3
+    np.testing.assert_allclose(net.gate_means(x, rows=2), net.gate_means(x), rtol=1e-12)  # the last image alone
     _, workspace = net.forward(x)
     assert [T.shape for T in workspace.T] == [(2, 7, 4, 3), (2, 7, 4, 3), (3, 3, 2, 3)]
 
@@ -280,6 +292,50 @@ def test_gates_far_open_or_closed_are_no_error_where_a_host_raises_them(bias):
     net.params["1.b_T"][...] = bias
     with np.errstate(all="raise"):
         net.predict(x)
+        logits, cache = net.forward(x, training(net))
+        net.backward(logits, cache)
+
+
+@pytest.mark.parametrize("stage", [MaxPool(9, 2), AveragePool(9)])
+def test_a_window_larger_than_the_maps_covers_all_of_them(stage):
+    larger, (x, y) = stage._replace(size=10**9), small_images()
+    found, expected = (gradients(small_conv_net(stages=[Blocks(1), of]), x, y) for of in (larger, stage))
+    assert_equal(found, expected)
+
+
+def test_a_workspace_of_another_net_is_refused():
+    net, other = small_conv_net(), small_conv_net()
+    with pytest.raises(ValueError, match="expected one of this net"):
+        net.forward(small_images()[0], training(other))
+
+
+def test_a_batch_of_no_images_has_no_logits_and_no_gate_means():
+    net, (x, _) = small_conv_net(), small_images()
+    logits, cache = net.forward(x[:0], training(net, 0))
+    assert logits.shape == net.predict(x[:0]).shape == (0, 3)
+    assert net.backward(logits, cache, return_dx=True)[1].shape == x[:0].shape
+    with refused_with("x: expected samples, found none"):
+        net.gate_means(x[:0])
+
+
+def test_parameters_are_copied_as_a_dictionary_of_arrays_of_their_own():
+    params = small_conv_net().params
+    for copied in (copy.deepcopy(params), pickle.loads(pickle.dumps(params))):
+        assert_equal(copied, params)
+        assert not any(np.shares_memory(copied[name], params[name]) for name in params)
+
+
+def test_without_a_block_the_others_keep_weights_and_running_statistics():
+    net, (x, _) = small_conv_net(batch_norm=True), small_images()
+    net.forward(x, training(net))
+    tensors = net.without([0]).tensors()
+    assert_equal(
+        {name: tensors[name] for name in ("2.W_T", "2.mean", "4.W_H", "4.variance")},
+        {
+            name: net.tensors()[of]
+            for name, of in (("2.W_T", "3.W_T"), ("2.mean", "3.mean"), ("4.W_H", "5.W_H"), ("4.variance", "5.variance"))
+        },
+    )
 
 
 def test_a_layer_fills_a_gradient_that_is_not_the_one_it_reads():

@@ -173,7 +173,7 @@ def test_test_samples_have_no_part_in_a_run_but_in_its_last_scores(digits):
 
 @pytest.mark.parametrize("n_validation", [1437, 5000])
 def test_too_many_validation_samples_are_refused_by_their_name(digits, n_validation):
-    with refused_with("`n_validation`", 1437, n_validation + 1):
+    with refused_with("`n_validation`", "at most 1436", n_validation):
         Training(configure("digits", n_validation=n_validation), digits)
 
 

@@ -17,7 +17,7 @@ import highway_networks as hn
 from conv_highway_networks import Blocks
 from highway_lab import datasets
 from highway_lab.datasets import IDX_SOURCES, load_dataset
-from highway_networks import InputError, as_inputs, draw_subset
+from highway_networks import InputError, as_inputs
 
 IMAGES = np.arange(3 * 4 * 4, dtype=np.uint8).reshape(3, 4, 4)
 PAYLOAD = idx_bytes(IMAGES)
@@ -258,7 +258,7 @@ def test_a_net_refuses_pixels_that_are_not_preprocessed(kind):
 
 
 def test_a_subset_has_no_repeats_and_keeps_images_with_labels():
-    drawn = draw_subset(numbered(200, 100), 50, 30, np.random.default_rng(0))
+    drawn = hn.Training(hn.Config(depth=0, n_train=50, n_test=30), numbered(200, 100)).data
     for images, labels, size in ((drawn[0], drawn[1], 50), (drawn[2], drawn[3], 30)):
         assert len(np.unique(images)) == len(images) == size
         np.testing.assert_array_equal(labels, images[:, 0] % 10)

@@ -59,8 +59,8 @@ def by_block(net: DeepNet, images: np.ndarray, label: str = "gates") -> Iterator
     T is overwritten by the next block, x and y by later ones.
     """
     for part, x in in_batches(net, images, label):
-        for l, (T, y) in enumerate(net.iterate_gates(x)):
-            yield part, l, x, T, y
+        for l, (z, y) in enumerate(net.iterate_blocks(x)):
+            yield part, l, x, z[net.block.branches.index("T")], y
             x = y
 
 

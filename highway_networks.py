@@ -23,9 +23,9 @@ their matrices stacked, W = [W_H b_H; W_T b_T] of shape (G·D, D + 1), and x has
 block is three products: z = W x, dW = dz xᵀ, dx = Wᵀ dz. (W x is the paper's W_Tᵀ x.) Callers pass and get rows:
 inputs (B, d_in), logits (B, K) of K classes.
 
-The file reads from top to bottom, from blocks to training; what these lean on follows: the record of a run, checks,
-data, files. It needs NumPy alone, and copied alone it trains, saves and loads; with OPENBLAS_NUM_THREADS=1 its bits do
-not depend on the number of CPUs. Flags, logs, jobs that resume and pictures are in highway_lab/, which imports it.
+The file reads from blocks to training; what these lean on follows. It needs NumPy alone, and copied alone it trains,
+saves and loads; with OPENBLAS_NUM_THREADS=1 its bits do not depend on the number of CPUs. Flags, logs, jobs that resume
+and pictures are in highway_lab/, which imports it.
 """
 
 if __name__ == "__main__":
@@ -255,28 +255,6 @@ def with_ones(x: np.ndarray, dtype: DTypeLike) -> np.ndarray:
 # -------------------------------------------------------------------------------------- the parameters
 
 
-def uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Draw weights (..., fan_out, fan_in) uniform in ±1/√fan_in."""
-    bound = 1 / math.sqrt(shape[-1])
-    return rng.uniform(-bound, bound, shape)
-
-
-def glorot(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Draw weights uniform in ±√(6 / (fan_in + fan_out)): normalised for tanh (Glorot & Bengio 2010, eq. 16)."""
-    bound = math.sqrt(6 / (shape[-2] + shape[-1]))
-    return rng.uniform(-bound, bound, shape)
-
-
-def he(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Draw weights from a normal of variance 2 / fan_in: normalised for ReLU (He et al. 2015, eq. 10)."""
-    return rng.normal(0, math.sqrt(2 / shape[-1]), shape)
-
-
-def gaussian(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Draw weights from a normal of standard deviation 0.01 (Krizhevsky et al. 2012, section 5)."""
-    return rng.normal(0, 0.01, shape)
-
-
 def orthogonal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Draw matrices with orthonormal columns, or rows if fewer (Saxe et al. 2014): Q of a normal matrix, with R > 0."""
     normal = rng.normal(0, 1, shape)
@@ -286,15 +264,23 @@ def orthogonal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return Q.swapaxes(-1, -2) if wide else Q
 
 
-INITS = {"uniform": uniform, "glorot": glorot, "he": he, "gaussian": gaussian, "orthogonal": orthogonal}
+INITS = {  # of a generator and the shape (..., fan_out, fan_in) of the weights
+    # uniform in ±1/√fan_in
+    "uniform": lambda rng, shape: rng.uniform(-(bound := 1 / math.sqrt(shape[-1])), bound, shape),
+    # uniform, normalised for tanh (Glorot & Bengio 2010, eq. 16)
+    "glorot": lambda rng, shape: rng.uniform(-(bound := math.sqrt(6 / sum(shape[-2:]))), bound, shape),
+    # normal, normalised for ReLU (He et al. 2015, eq. 10)
+    "he": lambda rng, shape: rng.normal(0, math.sqrt(2 / shape[-1]), shape),
+    "gaussian": lambda rng, shape: rng.normal(0, 0.01, shape),  # (Krizhevsky et al. 2012, section 5)
+    "orthogonal": orthogonal,
+}
 INITIAL = ("init", "init_gain", "gate_bias")  # hyperparameters that a net has no trace of once it is trained
 SCALED = ("in", "H", "out")  # layers and branches whose initial weights `init_gain` multiplies: no gates
 
 
 class Tensors(dict[str, np.ndarray]):
-    """Tensors by name: views into one flat vector, so that an optimiser is a few vector operations.
+    """Tensors by name: views into `flat`, one vector, so that an optimiser is a few vector operations.
 
-    flat      the vector
     pieces    the vector cut into tensors of the given shapes
     """
 
@@ -363,10 +349,7 @@ class UpTo(int):
 
 
 def hyperparameter(default: Any, help: str, rule: Rule | Mapping[str, Any] | list[str] | None = None) -> Any:
-    """Make a field of a dataclass of hyperparameters: its default, its meaning, and the rule for its values.
-
-    In place of a rule stands a table of all values, to which names may be added later.
-    """
+    """Make a field of a dataclass of hyperparameters: default, meaning, and the rule, or the table, of its values."""
     tested = rule if rule is None or isinstance(rule, tuple) else (rule.__contains__, rule)
     return field(default=default, metadata={"help": help, "rule": tested})
 
@@ -412,10 +395,7 @@ class DeepArchitecture(Architecture):
 
 
 class Net:
-    """Base class of all nets: configuration, parameters, training step, saving.
-
-    buffers: state that is not trained, such as running means.
-    """
+    """Base class of all nets: configuration, parameters, training step, saving."""
 
     params: Tensors
     depth: int
@@ -434,7 +414,7 @@ class Net:
         if not (letters := self.block.branches).isupper() or len({*letters}) < len(letters):
             found = f"expected a capital letter of its own for each branch of {architecture.block}, found {letters}"
             raise InputError(f"block: {found}; rename them")  # a cache has x, z and such beside H and T
-        self.buffers: dict[str, np.ndarray] = {}
+        self.buffers: dict[str, np.ndarray] = {}  # state that is not trained, such as running means
 
     @property
     def has_gates(self) -> bool:
@@ -672,7 +652,6 @@ class DeepNet(Net):
 
     def embed(self, x: np.ndarray) -> np.ndarray:
         """Return the input (D, B) of the first block, given the net's input x (B, d_in)."""
-        x = prepared(x, (self.config["d_in"],), self.dtype)
         x_0 = np.empty((self.hidden, len(x)), self.dtype)
         affine_forward(self.params.input, with_ones(x.T, self.dtype), x_0)
         self.activation.forward(x_0)
@@ -700,9 +679,7 @@ class DeepNet(Net):
             x1, y1 = y1, x1
 
     def without(self, blocks: Sequence[int]) -> "DeepNet":
-        """Return a copy of the net without the given blocks, counted from 0.
-
-        In a net of coupled highway blocks that equals closing their gates, T = 0 (section 4.2).
+        """Return a copy without these blocks, counted from 0: as closing their gates, T = 0, if coupled (section 4.2).
 
         Raises IndexError for a block that is not there, InputError for a kind that depends on the number of blocks.
         """
@@ -896,19 +873,14 @@ SCHEDULE = (is_schedule, "constant, cosine, another name in SCHEDULES, or shares
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Hyperparameters of any training run. Raises InputError for a value that breaks its rule.
+    """Hyperparameters of any training run, to which a family of nets adds its own, `depth` among them.
 
-    A family of nets adds the fields that describe its nets, each made by `hyperparameter`, and
-
-    new_net(data, rng)      a net for the data set, whose weights the generator draws
-    title                   the name of such a run in words
-    SIZE                    the name of the field that a sweep varies
-    depth                   the number of blocks, for commands and logs
+    Raises InputError for a value that breaks its rule.
     """
 
-    SIZE: ClassVar[str]
-    title: ClassVar[Any]
-    new_net: ClassVar[Callable[..., Any]]
+    SIZE: ClassVar[str]  # names the field that a sweep varies
+    title: ClassVar[Any]  # the name of such a run in words
+    new_net: ClassVar[Callable[..., Any]]  # data, rng -> a net for the data set, whose weights the generator draws
 
     loss: str = hyperparameter("cross-entropy", "what is minimised", LOSSES)
     optimizer: str = hyperparameter("adam", "update rule", OPTIMIZERS)
@@ -948,7 +920,7 @@ class TrainingConfig:
 class Config(TrainingConfig, DeepArchitecture):
     """All hyperparameters of a run of a DeepNet."""
 
-    SIZE = "depth"  # the field that a sweep varies
+    SIZE = "depth"
 
     @property
     def title(self) -> str:
@@ -1232,22 +1204,20 @@ def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
     """Return an array, or a sparse matrix that has rows; raises InputError for other kinds: texts, dates, masked."""
     array = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
     found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}"
-    if array.dtype == object and array.ndim in (1, 2):  # such as a data frame, with columns of several kinds
-        columns = enumerate(np.atleast_2d(array.T))
-        others = ((j, of) for j, column in columns for of in column if not isinstance(of, Real | np.bool_))
-        j, other = next(others, (None, None))
-        array = np.array(array.tolist()) if j is None else array
-        found = f"{other!r:.40}" + f" in {column_name(x, j or 0)}" * (array.ndim == 2)
+    if array.dtype == object:  # such as a data frame, with columns of several kinds
+        numbers = np.vectorize(lambda of: isinstance(of, Real | np.bool_), otypes=[bool])(array)
+        if len(others := np.argwhere(~numbers)):
+            place = tuple(others[0])
+            found = f"{array[place]!r:.40}" + (f" in {column_name(x, place[1])}" if array.ndim == 2 else "")
+        else:
+            array = np.array(array.tolist())
     if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds:
         raise InputError(f"{name}: expected an array of numbers, found {found}; convert it, or fill in what is missing")
     return array
 
 
 def prepared(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return a batch (B, *shape) as an array; raises InputError for one that is another or would lose what it holds.
-
-    That is pixels (uint8), which `preprocess` would change, and complex numbers for a net of a real `dtype`.
-    """
+    """Return a batch (B, *shape) as an array; raises InputError for another, pixels, or what `dtype` cannot hold."""
     x = dense(as_numbers("x", x, "buifc" if dtype.kind == "c" else "buif"))
     if x.dtype == np.uint8:
         raise InputError("x: expected the numbers that the net was trained on, found uint8; pass net.preprocess(x)")
@@ -1271,13 +1241,13 @@ def check_array(
 ) -> None:
     """Raise InputError unless an array, `given` as such, has a shape and finite numbers between two bounds."""
     low, high = (float(x.min()), float(x.max())) if math.prod(x.shape) else (math.nan, math.nan)
-    if x.shape != shape or not (math.isfinite(high - low) and least <= low and high <= most):
-        expected = f"finite numbers of shape {shape}" + f" from {least:g} to {most:g}" * math.isfinite(least)
-        values = f" from {low:g} to {high:g}" if math.isfinite(high - low) else " with NaN or infinity"
-        if isinstance(x, np.ndarray) and x.ndim == 2 and len(gaps := np.argwhere(~np.isfinite(x))):
-            values += f" in {column_name(given, gaps[0, 1])}"
-        found = f"{x.shape}{values}" if math.prod(x.shape) else "none"
-        raise InputError(f"{name}: expected {expected}, found {found}; mend the data set")
+    if x.shape == shape and math.isfinite(high - low) and least <= low and high <= most:
+        return
+    found = f"from {low:g} to {high:g}" if math.isfinite(high - low) else "with NaN or infinity"
+    if isinstance(x, np.ndarray) and x.ndim == 2 and len(gaps := np.argwhere(~np.isfinite(x))):
+        found += f" in {column_name(given, gaps[0, 1])}"
+    expected = f"finite numbers of shape {shape}" + f" from {least:g} to {most:g}" * math.isfinite(least)
+    raise InputError(f"{name}: expected {expected}, found {x.shape} {found}; mend the data set")
 
 
 def as_targets(name: str, y: Any, kind: str) -> np.ndarray:
@@ -1407,11 +1377,6 @@ def saved_place(path: str | os.PathLike) -> Path:
     return other if other.is_file() and not place.exists() else place
 
 
-def damaged(path: Path, expected: object, found: object) -> InputError:
-    """Make the error of a file that is not what it should be."""
-    return InputError(f"{path}: expected {expected}, found {found}; put an intact copy there")
-
-
 def read_idx(path: str | os.PathLike, payload: bytes | None = None) -> np.ndarray:
     """Read one idx file of unsigned bytes; one whose name ends in .gz or .xz is uncompressed first.
 
@@ -1423,17 +1388,14 @@ def read_idx(path: str | os.PathLike, payload: bytes | None = None) -> np.ndarra
     try:
         if payload is None:
             payload = {".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)(path.read_bytes())
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise damaged(path, "a whole and readable file", getattr(error, "strerror", None) or error) from error
-    if len(payload) < 4 or payload[:3] != b"\0\0\x08" or not 1 <= payload[3] <= 4:
-        expected = "an idx header of unsigned bytes (00 00 08, 1 to 4 dimensions)"
-        raise damaged(path, expected, payload[:4].hex(" ") or "nothing")
-    start = 4 + 4 * payload[3]
-    shape = tuple(int.from_bytes(payload[i : i + 4], "big") for i in range(4, start, 4))
-    if 0 in shape or len(payload) - start != math.prod(shape):
-        size = f"a header of {start} bytes and {' x '.join(map(str, shape))} bytes after it"
-        raise damaged(path, size, f"{len(payload)} in all")
-    return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
+        if payload[:3] != b"\0\0\x08" or not 1 <= payload[3] <= 4:
+            raise ValueError(f"a file that begins with {payload[:4].hex(' ') or 'nothing'}, not with 00 00 08")
+        start = 4 + 4 * payload[3]
+        shape = [int.from_bytes(payload[i : i + 4], "big") for i in range(4, start, 4)]
+        return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
+    except (OSError, EOFError, IndexError, ValueError, zlib.error, lzma.LZMAError) as error:
+        found = f"expected an idx file of unsigned bytes, found: {getattr(error, 'strerror', None) or error}"
+        raise InputError(f"{path}: {found}; put an intact copy there") from error
 
 
 def find_file(folder: str | os.PathLike, name: str) -> Path:

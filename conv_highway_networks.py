@@ -31,7 +31,7 @@ if "ConvNet" in globals():  # its stages would be others than those that are in 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress, count, islice, repeat
+from itertools import islice, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -617,21 +617,6 @@ class ConvNet(Net):
                 workspace = ConvWorkspace(self, len(batch))
             logits[start : start + rows], _ = self.forward(batch, workspace)
         return logits
-
-    def without(self, blocks: Sequence[int]) -> "ConvNet":
-        """Return a copy of the net without the given blocks, counted from 0 over all stages, as DeepNet.without does.
-
-        Raises IndexError for a block that is not there, InputError for a kind that depends on the number of blocks.
-        """
-        stays, block, tensors = {*self.blocks_besides(blocks)}, count(), self.tensors()
-        kept = [not isinstance(layer.stage, Blocks) or next(block) in stays for layer in self.layers]
-        net = type(self)(**self.config | {"stages": [layer.stage for layer in compress(self.layers, kept)]}, rng=None)
-        with_weights = compress(kept, (layer.branches for layer in self.layers))
-        numbers = [l for l, there in enumerate(with_weights, start=1) if there]  # here, of each layer of `net`
-        for name, tensor in net.tensors().items():
-            l, _, kind = name.rpartition(".")
-            tensor[...] = tensors[f"{numbers[int(l) - 1]}.{kind}" if l else name]
-        return net
 
     def preprocess(self, images: np.ndarray) -> np.ndarray:
         """Return images (n, C, H, W) as the net takes them: uint8 as 0 to 255/256, as in the paper's files.

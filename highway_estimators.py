@@ -429,7 +429,7 @@ class HighwayEstimator(BaseEstimator):
             found = f"expected whole numbers from 1 to {self.net_.depth}, found {layers!r:.40}"
             raise ValueError(f"layers: {found}; choose among these")
         lesioned = copy.deepcopy(self)
-        lesioned.net_, lesioned._moments = self.net_.without(chosen.astype(int) - 1), (None, {})
+        lesioned.net_, lesioned._moments = nets.without(self.net_, chosen.astype(int) - 1), (None, {})
         lesioned._follow(lesioned.net_)
         return lesioned
 

@@ -435,13 +435,6 @@ class Net:
         means = [[T.mean() for T in self.forward(part)[1].T] for part in parts]
         return np.average(means, axis=0, weights=[len(part) for part in parts])
 
-    def blocks_besides(self, blocks: Sequence[int]) -> np.ndarray:
-        """Return the indices of the blocks that stay if the given ones are left out; raises InputError as `without`."""
-        if self.block is not BLOCKS[self.config["block"]]:
-            found = f"expected blocks that do not depend on the depth, found {self.config['block']}"
-            raise InputError(f"blocks: {found}: those that stay would change; close their gates instead")
-        return np.delete(np.arange(self.depth), blocks)
-
     def draw(self, rng: np.random.Generator | int | None) -> None:
         """Give the parameters their initial values, from a generator or a seed; None leaves them as they are."""
         if rng is None:
@@ -677,17 +670,6 @@ class DeepNet(Net):
                 self.block.forward(x1[:-1], branches, y1[:-1], self.activation)
             yield branches, y1[:-1]
             x1, y1 = y1, x1
-
-    def without(self, blocks: Sequence[int]) -> "DeepNet":
-        """Return a copy without these blocks, counted from 0: as closing their gates, T = 0, if coupled (section 4.2).
-
-        Raises IndexError for a block that is not there, InputError for a kind that depends on the number of blocks.
-        """
-        p, kept = self.params, self.blocks_besides(blocks)
-        net = DeepNet(**self.config | {"depth": len(kept)}, rng=None)
-        for tensor, source in zip(net.params.pieces, (p.input, p.blocks[kept], p.output), strict=True):
-            tensor[...] = source
-        return net
 
 
 # ---------------------------------------------------------------------------------------------- the loss

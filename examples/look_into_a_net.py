@@ -11,6 +11,7 @@ import numpy as np
 
 import highway_networks
 from highway_lab.datasets import load_dataset
+from highway_lab.nets import without
 from highway_networks import DeepNet, accuracy
 
 IMAGES = 1000
@@ -26,13 +27,13 @@ print(f"mean T: {gates.mean():.3f}; of the most open block, {most_open + 1}: {ga
 
 # %% Close each block: it then copies its input. `without` counts blocks from 0; we count them from 1.
 error = 1 - accuracy(net.predict(x), y)
-closed = np.array([1 - accuracy(net.without([l]).predict(x), y) for l in range(net.depth)])
+closed = np.array([1 - accuracy(without(net, [l]).predict(x), y) for l in range(net.depth)])
 print(f"error {error:.1%}; without one block {np.median(closed):.1%} in the median")
 print(f"without block {closed.argmax() + 1}, the most important: {closed.max():.1%}")
 for first in range(0, net.depth, 10):
     ten = range(first, min(first + 10, net.depth))
-    print(f"without blocks {first + 1} to {ten[-1] + 1}: {1 - accuracy(net.without(ten).predict(x), y):.1%}")
-print(f"without all blocks: {1 - accuracy(net.without(range(net.depth)).predict(x), y):.1%}")
+    print(f"without blocks {first + 1} to {ten[-1] + 1}: {1 - accuracy(without(net, ten).predict(x), y):.1%}")
+print(f"without all blocks: {1 - accuracy(without(net, range(net.depth)).predict(x), y):.1%}")
 
 # %% Draw all three against the block. Read it so: at the top, all gates are nearly closed, and the first are open most.
 # In the middle, red is where a class opens a block further than others do. At the bottom, the error rises when one of

@@ -51,6 +51,7 @@ from matplotlib.figure import Figure
 from highway_lab.fields import Count, Score, Share, lists_of
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.logs import numbers as rounded_all
+from highway_lab.nets import without
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import Dataset, evaluate, rounded
@@ -136,7 +137,7 @@ def measure_blocks(training: Training, untrained: list[float] | None) -> Blocks 
     if kind == "highway" and net.depth:
         order = np.argsort(-np.array(trained), kind="stable")
         kept = [*(k for k in KEPT if k < net.depth), net.depth]
-        shortened = [net.without(order[k:]) for k in kept]
+        shortened = [without(net, order[k:]) for k in kept]
     elif kind.startswith("residual"):
         kept, bare = [0, net.depth], copy.deepcopy(net)
         bare.params["W_H"] = bare.params["b_H"] = 0  # so that H is 0

@@ -2,18 +2,46 @@
 
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import compress, count
 from typing import Any
 
 import numpy as np
 
+from conv_highway_networks import Blocks
 from highway_lab.files import atomic_write, check_regular, reason_of
-from highway_networks import ADD_NAME, InputError, saved_place
+from highway_networks import ADD_NAME, BLOCKS, DeepNet, InputError, saved_place
 
 LONGEST_TEXT = 2**24  # bytes, four a character, of an estimator's classes
 MOST_EXPANSION = 10  # times the bytes of the file; what is saved here is not compressed
 LARGEST = 1e9  # magnitude of a saved parameter; the products of larger ones soon overflow
+
+
+def without(net: Any, blocks: Sequence[int]) -> Any:
+    """Return a copy of a net without these blocks, counted from 0 over all stages.
+
+    In a net of coupled highway blocks that equals closing their gates, T = 0 (section 4.2). Raises IndexError for a
+    block that is not there, InputError for a kind of block that depends on their number.
+    """
+    if net.block is not BLOCKS[net.config["block"]]:
+        found = f"expected blocks that do not depend on the depth, found {net.config['block']}"
+        raise InputError(f"blocks: {found}: those that stay would change; close their gates instead")
+    kept, kind = np.delete(np.arange(net.depth), blocks), type(net)
+    if isinstance(net, DeepNet):
+        copy, p = kind(**net.config | {"depth": len(kept)}, rng=None), net.params
+        for tensor, source in zip(copy.params.pieces, (p.input, p.blocks[kept], p.output), strict=True):
+            tensor[...] = source
+        return copy
+    block, tensors = count(), net.tensors()
+    there = [not isinstance(layer.stage, Blocks) or next(block) in kept for layer in net.layers]
+    copy = kind(**net.config | {"stages": [layer.stage for layer in compress(net.layers, there)]}, rng=None)
+    with_weights = compress(there, (layer.branches for layer in net.layers))
+    numbers = [l for l, stays in enumerate(with_weights, start=1) if stays]  # in `net`, of each layer of `copy`
+    for name, tensor in copy.tensors().items():
+        l, _, kind_of = name.rpartition(".")
+        tensor[...] = tensors[f"{numbers[int(l) - 1]}.{kind_of}" if l else name]
+    return copy
 
 
 def save_net(path: str | os.PathLike, net: Any, **beside: np.ndarray) -> None:

@@ -19,6 +19,7 @@ from helpers import (
 )
 
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, ConvWorkspace, Dropout, MaxPool
+from highway_lab.nets import without
 from highway_networks import BLOCKS, softmax_cross_entropy
 
 every_block = pytest.mark.parametrize("block", CONV_BLOCKS)
@@ -328,7 +329,7 @@ def test_parameters_are_copied_as_a_dictionary_of_arrays_of_their_own():
 def test_without_a_block_the_others_keep_weights_and_running_statistics():
     net, (x, _) = small_conv_net(batch_norm=True), small_images()
     net.forward(x, training(net))
-    tensors = net.without([0]).tensors()
+    tensors = without(net, [0]).tensors()
     assert_equal(
         {name: tensors[name] for name in ("2.W_T", "2.mean", "4.W_H", "4.variance")},
         {

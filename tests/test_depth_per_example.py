@@ -12,6 +12,7 @@ from experiments.claims import Verdict
 from experiments.looks import depth_per_example as dpe
 from experiments.looks import measurement, models
 from experiments.looks.depth_per_example import judge_hardness, judge_variation
+from highway_lab.nets import without
 from highway_lab.training import Training
 from highway_networks import DeepNet, as_inputs
 
@@ -104,7 +105,7 @@ def test_leaving_after_l_blocks_is_a_net_without_the_later_ones(digits):
     right, doubt = dpe.exits(net, digits.test_x, digits.test_y)
     x = as_inputs(digits.test_x, net.dtype)
     for l in range(net.depth + 1):
-        logits = net.without(range(l, net.depth)).predict(x)
+        logits = without(net, range(l, net.depth)).predict(x)
         np.testing.assert_array_equal(right[l], logits.argmax(axis=1) == digits.test_y)
         np.testing.assert_allclose(doubt[l], 1 - softmax(logits, axis=1).max(axis=1), rtol=1e-9)
     assert len({tuple(row) for row in right}) > 1

@@ -18,6 +18,7 @@ from experiments.looks import gate_explorer, measurement
 from experiments.looks.gate_explorer import EXPERIMENT, SmallGenerator
 from experiments.looks.recording import Equation
 from highway_lab.datasets import load_dataset
+from highway_lab.nets import without
 from highway_networks import (
     ACTIVATIONS,
     BLOCKS,
@@ -90,7 +91,7 @@ def test_the_log_holds_a_test_image_of_each_class_and_untrained_errors(digits, s
     assert log.trained != log.untrained
     images, labels = measurement.closing_images(digits)
     for layers, end, count in (((), "last", 0), ((1, 2), "last", 2), ((0,), "first", 1), ((0, 1, 2), "first", 3)):
-        predicted = gate_explorer.untrained(saved).without(layers).predict(as_inputs(images)).argmax(axis=1)
+        predicted = without(gate_explorer.untrained(saved), layers).predict(as_inputs(images)).argmax(axis=1)
         assert log.untrained_errors[end][count] == pytest.approx((predicted != labels).mean(), rel=1e-3)
 
 

@@ -23,6 +23,7 @@ from test_gate_explorer import as_the_page
 from experiments.common import load
 from experiments.looks import gate_explorer
 from experiments.looks.recording import Equation
+from highway_lab.nets import without
 from highway_networks import (
     ACTIVATIONS,
     BLOCKS,
@@ -253,7 +254,7 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, workdir, monkeypa
     images = digits.test_x[:50]
     found, x = browser.logits(images, ("trained", ()), ("untrained", ()), ("trained", (1, 3))), as_inputs(images)
     as_the_page(net)
-    expected = (net.predict(x), gate_explorer.untrained(net).predict(x), net.without((1, 3)).predict(x))
+    expected = (net.predict(x), gate_explorer.untrained(net).predict(x), without(net, (1, 3)).predict(x))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
     for name, there in (("sweep", False), ("measured", lesioned), ("others", False), ("own-block", block != "highway")):
         assert browser.find("id", name).is_displayed() == there
@@ -409,7 +410,7 @@ def test_how_many_layers_a_digit_can_spare_is_answered(browser, shown):
     (net, x), L = shown, shown[0].depth
 
     def spared(label: int, order: np.ndarray) -> int:
-        found = [int(net.without(order[:k]).predict(x[[label]]).argmax()) == label for k in range(L + 1)]
+        found = [int(without(net, order[:k]).predict(x[[label]]).argmax()) == label for k in range(L + 1)]
         return [*found, False].index(False) - 1
 
     browser.open(committed_log(PAGE))
@@ -436,7 +437,7 @@ def test_the_way_is_stepped_and_played_and_each_state_is_read_by_the_output_laye
     for l in (0, 1, 30, L):
         opened.enter("step", l)
         logits = "return [...document.querySelectorAll('#classes tbody tr')].map(r => r.lastChild.textContent)"
-        expected = net.without(range(l, L)).predict(x[:1])[0]
+        expected = without(net, range(l, L)).predict(x[:1])[0]
         found = [float(logit.replace("−", "-")) for logit in opened.run(logits)]
         np.testing.assert_allclose(found, expected, atol=0.0501)
         assert opened.text("tr.best th") == str(expected.argmax())

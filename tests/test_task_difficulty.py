@@ -10,6 +10,7 @@ from experiments.claims import Verdict
 from experiments.digit_pairs import pair_digits
 from experiments.partly_frozen import ArmConfig
 from experiments.study import Task
+from highway_lab.nets import without
 from highway_lab.training import Training
 from highway_networks import as_inputs
 
@@ -27,7 +28,7 @@ def test_blocks_are_closed_one_by_one_and_from_the_last(digits):
     net.params["W_H"][2] = -3 * np.eye(6)
     labels = [net.predict(as_inputs(x)).argmax(axis=1) for x in (digits.train_x, digits.test_x)]
     data = digits._replace(train_y=labels[0], test_y=(labels[1] + 1) % 10)  # right in training, wrong in the test
-    wrong = np.mean(net.without([2]).predict(as_inputs(data.train_x)).argmax(axis=1) != data.train_y)
+    wrong = np.mean(without(net, [2]).predict(as_inputs(data.train_x)).argmax(axis=1) != data.train_y)
     seen = td.see(net, data)
     assert (seen.error, seen.test_score, seen.needed) == (0, 0, 3)
     assert seen.lesioned_error == pytest.approx([0, 0, wrong, 0], abs=1e-6)

@@ -11,6 +11,7 @@ from experiments import thousand_layers as tl
 from experiments.common import load
 from experiments.partly_frozen import ArmConfig
 from experiments.study import Results, StudyRun
+from highway_lab.nets import without
 from highway_lab.training import Training
 from highway_networks import as_inputs
 
@@ -46,7 +47,7 @@ def test_only_an_open_block_is_needed(digits):
     params["W_H"][2] = -3 * np.eye(8)
     training.data = training.data._replace(test_y=net.predict(x).argmax(axis=1))  # so the net makes no error
     blocks = tl.measure_blocks(training, None)
-    closed = np.mean(net.without(range(4)).predict(x).argmax(axis=1) == training.data.test_y)
+    closed = np.mean(without(net, range(4)).predict(x).argmax(axis=1) == training.data.test_y)
     assert (blocks.kept, blocks.scores) == ([0, 1, 2, 4], [closed, 1, 1, 1])
     assert tl.count_needed(blocks) == 1
     assert closed < 0.5

@@ -114,12 +114,12 @@ rows = pd.DataFrame(
     }
 )
 rows = rows.sort_values(rows.columns[0], ascending=False).reset_index()
-print(f"{name}, on rows that each of n seeds holds out; seconds of the processor, all tries included")
-print(rows.to_string(index=False))
 rows.to_csv(f"{asked.out}.csv", index=False)
 lines = [" & ".join(map(str, line)).replace("_", r"\_").replace("%", r"\%") for line in [rows.columns, *rows.values]]
 lines = [rf"\begin{{tabular}}{{l{'r' * (rows.shape[1] - 1)}}}", *(rf"{line} \\" for line in lines), r"\end{tabular}"]
 Path(f"{asked.out}.tex").write_text("\n".join(lines) + "\n", encoding="utf-8")
+print(f"{name}, on rows that each of n seeds holds out; seconds of the processor, all tries included")
+print(rows.to_string(index=False))
 
 # %% A dot a seed; a bar is the mean with its interval.
 figure, axes = plt.subplots(figsize=(7, 0.8 + 0.35 * len(rows)), layout="constrained")

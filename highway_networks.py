@@ -1178,7 +1178,7 @@ def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
 
 def column_name(x: Any, j: int) -> str:
     """Return what to call a column of an array or of a data frame."""
-    names = getattr(x, "column_names", getattr(x, "columns", None))  # pyarrow's columns are not names
+    names = getattr(x, "columns" if hasattr(x, "dtypes") else "column_names", None)  # pyarrow's columns are no names
     return f"column {j}" if names is None else f"column {names[j]!r:.60}"
 
 

@@ -8,11 +8,7 @@
     net.score(X[1000:] / 16, y[1000:])
     net.effective_depth(X[1000:] / 16)    # of 30: the sum over blocks of the mean gate
 
-What looks inside a net takes the inputs that the net takes. Behind other steps of a pipeline these are
-
-    pipeline[-1].effective_depth(pipeline[:-1].transform(X))
-
-They are for looking into gates, depth and lesions of a net. For accuracy alone, take linear models and boosted trees
+These nets are for looking into gates, depth and lesions. For accuracy alone, take linear models and boosted trees
 first: on tables, depth gains little, and a fit takes one to four times as long as one of scikit-learn's MLPs, and
 longer with each block. With 16,000 rows of 20 columns an epoch takes five times as long: nearly all of it goes into
 products with 60,000 weights of three blocks, which MLPClassifier's one layer lacks; with depth=1 it takes 1.6 times as
@@ -34,14 +30,13 @@ import json
 import math
 import os
 import pickle
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from inspect import formatannotation
-from itertools import chain, islice
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self, get_args
 
@@ -54,7 +49,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_clas
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
-from sklearn.utils import _safe_indexing, check_array, check_random_state, gen_batches
+from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target, unique_labels
@@ -81,46 +76,35 @@ from highway_networks import (
     InputError,
     Loss,
     TrainingConfig,
+    as_numbers,
     as_python,
+    check_array,
     expected_instead,
     fill,
     hyperparameter,
+    types_of,
     weighted_mean,
     words_of,
 )
 
 __all__ = ["HighwayClassifier", "HighwayRegressor", "gate_bias_for"]
 
-NAMED, PART = 10, 64  # columns, at most, that a message names, and that are checked together until one is refused
 ROWS = 512  # samples whose gates are computed together: a block's arrays stay in the processor's cache
 LARGEST_BATCH = 200  # of batch_size="auto", as in scikit-learn
-LARGEST_BIAS = -1.0  # of gate_bias="auto"
 DECAY, SHALLOW = 0.003, 5  # of weight_decay="auto": a factor, and the most blocks of a net that has it
-SCALE = 3.0  # factor by which the mean size of standardised values may differ from 1
 FEWEST = 100  # samples to validate on, of early_stopping="auto"
-OPEN_BLOCKS = 2.0  # for gate_bias="auto": the effective depth of an untrained net
 PRECISIONS = [np.float64, np.float32]
 EITHER = (lambda value: True, "True or False")
-IMPUTED = "make_pipeline(SimpleImputer(), {scaler}, {estimator}())"
-REMEDIES = {  # by what scikit-learn says of a column: what it has found there, and what a user could type
-    "could not convert string": (
-        "text",
-        "make_pipeline(make_column_transformer((OneHotEncoder(handle_unknown='ignore'), {names}), "
-        "remainder=make_pipeline(SimpleImputer(), {scaler})), {estimator}())",
-    ),
-    "contains NaN": ("NaN", IMPUTED),
-    "contains infinity": ("inf", f"{{entries}}[np.isinf({{entries}})] = np.nan, then {IMPUTED}"),
-}
 TABLES = (BLOCKS, ACTIVATIONS, INITS, LOSSES, OPTIMIZERS)  # to which users add
 OPTIMIZER = "optimizer."  # begins the names of its vectors in a saved estimator
 
 
 def gate_bias_for(depth: int) -> float:
-    """Return an initial b_T with which the gates of a net add up to about OPEN_BLOCKS blocks, at most LARGEST_BIAS.
+    """Return an initial b_T with which the gates of a net add up to about 2 blocks, or −1 if that is less.
 
     It is -1.6, -2.3 and -2.7 for 10, 20 and 30 blocks, for which the paper advises -1, -2 and -3 (section 2.2).
     """
-    return min(LARGEST_BIAS, math.log(OPEN_BLOCKS) - math.log(max(depth, 1)))
+    return min(-1.0, math.log(2) - math.log(max(depth, 1)))
 
 
 def depth_for(n_samples: int) -> int:
@@ -240,8 +224,6 @@ class HighwayEstimator(BaseEstimator):
     _loss: ClassVar[str]  # a name in LOSSES
     _net_type: ClassVar[type]
     _config_type: ClassVar[type]
-    _doc_link_module: ClassVar[str] = __name__
-    _doc_link_template: ClassVar[str] = Path(__file__).resolve().as_uri()  # the docstrings: the project has no site
 
     def __reduce__(self) -> tuple:
         """Take the tables along: a worker process that unpickles this may lack what a user's file added to them.
@@ -332,9 +314,11 @@ class HighwayEstimator(BaseEstimator):
     def _checked_parameters(self) -> SimpleNamespace:
         """Return the parameters that have a rule; raises ValueError for a wrong type or a broken rule."""
         given = SimpleNamespace()
-        for field in (field for field in dataclasses.fields(self) if field.metadata["rule"]):
-            rule, value = field.metadata["rule"], as_python(getattr(self, field.name))
-            kind, *auto = get_args(field.type) or (field.type,)  # `float | str` stands for a float or "auto"
+        for field, types in types_of(type(self)).items():
+            rule, value = field.metadata.get("rule"), as_python(getattr(self, field.name))
+            if rule is None:
+                continue
+            kind, *auto = get_args(types) or (types,)  # `float | str` stands for a float or "auto"
             if not (auto and isinstance(value, str) and value == "auto"):
                 if expected := expected_instead(value, kind, rule):
                     found = f"expected {expected}{' or auto' * bool(auto)}, found {value!r:.40}"
@@ -345,8 +329,10 @@ class HighwayEstimator(BaseEstimator):
         return given
 
     def _weights(self, sample_weight: Any, X, y: np.ndarray) -> np.ndarray | None:
-        """Return factors (n,) on the samples' losses, or None: all are 1."""
-        return check_weights(sample_weight, X)
+        """Return factors (n,) on the samples' losses, or None: all are 1; raises ValueError for others."""
+        if sample_weight is None:
+            return None
+        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
     def _split(self, X, y, weights, given: SimpleNamespace, rng: np.random.RandomState):
         """Return X, y, weights to train on, and those to validate on.
@@ -364,11 +350,7 @@ class HighwayEstimator(BaseEstimator):
 
     def _restore(self, training: Training) -> None:
         """Give a training the state in which the last one ended."""
-        try:
-            training.net.take(self.net_)
-        except InputError as error:
-            found = f"expected {self.net_}, the net of the last fit, found {training.net}"
-            raise ValueError(f"warm_start: {found}; fit without it") from error
+        training.net.take(self.net_)
         training.rng.bit_generator.state = self._rng.bit_generator.state  # workspaces draw from this generator
         optimizer, kept = copy.deepcopy(self._moments)  # unspoilt by a fit that fails
         if optimizer == self.optimizer:
@@ -386,10 +368,11 @@ class HighwayEstimator(BaseEstimator):
         best = copy.deepcopy(tensors)
         try:
             for loss in training.epochs(scored=False):
-                check_finite(training.epoch, loss=loss, weights=params)
+                check_finite(training, loss=loss, weights=params)
                 losses.append(loss)
                 if validation:
-                    outputs = finite_outputs(training, validation[0])
+                    outputs = predict_in_parts(training.net, validation[0])
+                    check_finite(training, outputs=outputs)
                     scores.append(self._validate(outputs, *validation[1:]))
                     best = copy.deepcopy(tensors) if scores[-1] >= max(earlier + scores) else best
                     decided = self._decide(outputs)
@@ -415,7 +398,8 @@ class HighwayEstimator(BaseEstimator):
         if validation:
             for tensor, kept in zip(tensors, best, strict=True):
                 tensor[...] = kept
-        finite_outputs(training, training.data.train_x)  # the loss was measured before the last step
+        outputs = predict_in_parts(training.net, training.data.train_x)  # the loss was measured before the last step
+        check_finite(training, outputs=outputs)
         return losses, scores, warning
 
     def lesion(self, layers: int | Sequence[int]) -> Self:
@@ -576,8 +560,9 @@ class DenseEstimator(HighwayEstimator):
         """Return X (n, d_in), with y if it is given, as scikit-learn's `validate_data` does."""
         try:
             return validate_data(self, X, *y, accept_sparse="csr", **({"multi_output": True} if y else {}), **how)
-        except ValueError:
-            check_columns(X, type(self).__name__)
+        except ValueError as error:
+            if "could not convert string" in str(error) or "Input X contains" in str(error):
+                check_columns(X)
             raise
 
     def _gates(self, X) -> Iterator[tuple[slice, int, np.ndarray]]:
@@ -631,27 +616,20 @@ class Saved:
     rest: dict[str, Any]
 
 
-def check_finite(epoch: int, **found: Any) -> None:
-    """Raise ValueError, as a training that has diverged in this epoch, if a named value or array is not finite."""
+def check_finite(training: Training, **found: Any) -> None:
+    """Raise ValueError, as a training that has diverged, if a named value or array is not finite."""
     for name, values in found.items():
         if not np.isfinite(values).all():
             raise ValueError(
-                f"training diverged in epoch {epoch}: expected finite {name}, found inf or NaN; "
+                f"training diverged in epoch {training.epoch}: expected finite {name}, found inf or NaN; "
                 "standardise inputs and targets, or lower learning_rate"
             )
 
 
-def finite_outputs(training: Training, X: np.ndarray) -> np.ndarray:
-    """Return the net's outputs (n, K) for X (n, d_in); raises ValueError if any is not finite."""
-    outputs = predict_in_parts(training.net, X)
-    check_finite(training.epoch, outputs=outputs)
-    return outputs
-
-
 def off_scale(values: Any) -> bool:
-    """Return True for floats (n, ...) unless the largest mean size of a column is about 1; bytes are pixels."""
+    """Return True for floats (n, ...) unless the largest mean size of a column is 1/3 to 3; bytes are pixels."""
     with np.errstate(over="ignore"):
-        return values.dtype.kind == "f" and not 1 / SCALE < abs(values).mean(axis=0, dtype=float).max() < SCALE
+        return values.dtype.kind == "f" and not 1 / 3 < abs(values).mean(axis=0, dtype=float).max() < 3
 
 
 def predict_in_parts(net: Any, X) -> np.ndarray:
@@ -662,59 +640,21 @@ def predict_in_parts(net: Any, X) -> np.ndarray:
 
 def check_no_times(name: str, values: Any) -> None:
     """Raise ValueError for dates and times, which scikit-learn's validation turns into numbers of any unit."""
-    columns = [values]
-    if hasattr(values, "columns"):  # a frame of any library: a column of each type, since there may be thousands
+    if hasattr(values, "columns"):  # a frame of any library
         types = values.dtypes if hasattr(values, "dtypes") else values.schema.types
-        columns = [_safe_indexing(values, j, axis=1) for j in {of: j for j, of in enumerate(types)}.values()]
-    for column in columns:
-        if (found := np.asarray(column).dtype).kind in "mM":
+    else:
+        types = [np.asarray(values).dtype]
+    for found in map(str, {*types}):
+        if re.match("date|time|duration|period|>m", found, re.IGNORECASE):
             raise ValueError(f"{name}: expected numbers, found {found}; subtract a date and divide by a unit of time")
 
 
-def refused_columns(X: Any, columns: range) -> Iterator[tuple[str, int]]:
-    """Yield a key of REMEDIES and the column for each of these columns of X (n, d_in) that needs a remedy."""
-    part = _safe_indexing(X, slice(columns.start, columns.stop), axis=1)
+def check_columns(X: Any) -> None:
+    """Raise ValueError that names the first column of X (n, d_in) with a text, NaN or inf, as scikit-learn does not."""
     try:
-        check_array(part, accept_sparse=True, dtype=np.float64, ensure_min_samples=0)
-    except (TypeError, ValueError) as error:
-        for message in (of for of in REMEDIES if of in str(error)):
-            if middle := len(columns) // 2:
-                yield from refused_columns(X, columns[:middle])
-                yield from refused_columns(X, columns[middle:])
-            else:
-                yield message, columns.start
-
-
-def check_columns(X: Any, estimator: str) -> None:
-    """Raise ValueError, with words that mend it, if columns of X (n, d_in) hold text, NaN or inf."""
-    words = {"estimator": estimator, "scaler": "StandardScaler()", "entries": "X"}
-    if issparse(X):
-        words |= {"scaler": "StandardScaler(with_mean=False)", "entries": "X.data"}
-    elif not hasattr(X, "columns"):
-        X = np.asarray(X)
-    if len(X.shape) != 2 or not X.shape[1]:
-        return
-    places = range(X.shape[1])
-    found = chain.from_iterable(refused_columns(X, places[part]) for part in gen_batches(len(places), PART))
-    found = [*islice(found, NAMED + 1)]
-    for message, (kind, remedy) in REMEDIES.items():
-        if names := [j for of, j in found if of == message]:
-            if hasattr(X, "columns"):
-                every = [*(X.columns if hasattr(X, "dtypes") else X.column_names)]  # pyarrow's columns are no names
-                names = [every[j] for j in names]
-            names = f"{names[:NAMED]}" if len(found) <= NAMED else f"{names[:NAMED]}"[:-1] + ", ...]"
-            remedy = remedy.format(names=names, **words)
-            raise ValueError(f"X: expected finite numbers, found {kind} in columns {names}; type {remedy}")
-
-
-def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
-    """Return weights (n,) of the samples X (n, d_in), or None; raises ValueError if they cannot be weights."""
-    if sample_weight is None:
-        return None
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if not weights.any():
-        raise ValueError("Sample weights must contain at least one non-zero number.")
-    return weights
+        check_array("X", numbers := as_numbers("X", X), numbers.shape, given=X)
+    except InputError as error:
+        raise ValueError(f"{error}: texts by OneHotEncoder, gaps by SimpleImputer, in a pipeline") from error
 
 
 def describe(estimator: type, net: str) -> str:
@@ -830,12 +770,12 @@ class LabelsMixin(ClassifierMixin):
         return X, np.searchsorted(self.classes_, y), len(self.classes_)
 
     def _weights(self, sample_weight: Any, X, y: np.ndarray) -> np.ndarray | None:
-        weights = check_weights(sample_weight, X)
+        weights = super()._weights(sample_weight, X, y)
         if self.class_weight is None:
             return weights
         rows = None if weights is None or self.class_weight != "balanced" else np.flatnonzero(weights)
         factors = compute_sample_weight(self.class_weight, y if self.multilabel_ else self.classes_[y], indices=rows)
-        return check_weights(factors if weights is None else factors * weights, X)
+        return super()._weights(factors if weights is None else factors * weights, X, y)
 
     def _validate(self, outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
         right = (self._decide(outputs) == y).reshape(len(y), -1).all(axis=1)  # quicker than accuracy_score

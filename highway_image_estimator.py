@@ -14,10 +14,8 @@ float64, else in float32.
 """
 
 import dataclasses
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,8 +33,6 @@ __all__ = ["HighwayImageClassifier"]
 
 ROWS = 100  # images whose gates are computed together
 RECIPE = "auto: that of the net's recipe."
-PIXELS = 2.0  # values from 0 up to more than this are pixels on another scale than 0 to 1
-OTHER_SCALE = 8.0  # times the largest value of `fit`
 
 
 @dataclass(frozen=True)
@@ -86,8 +82,6 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
 
     _net_type: ClassVar[type] = SlicedConvNet
     _config_type: ClassVar[type] = ImageConfig
-    _doc_link_module: ClassVar[str] = __name__
-    _doc_link_template: ClassVar[str] = Path(__file__).resolve().as_uri()
 
     def _new_config(self, resume: bool, **chosen: Any) -> ImageConfig:
         if self.stages is not None and not (isinstance(self.stages, Sequence) and self.stages):
@@ -102,9 +96,10 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
     def _validated(self, X, *y, reset: bool, dtype: Any) -> Any:
         dtype = [*(PRECISIONS if reset else [dtype]), np.uint8]
         images = as_images(check_array(X, dtype=dtype, allow_nd=True, ensure_2d=False, input_name="X"))
-        if not reset:
-            check_shape(images.shape, tuple(self.net_.config["shape"]), type(self).__name__)
         checked = validate_data(self, images.reshape(len(images), -1), *y, reset=reset, dtype=dtype)
+        if not reset and images.shape[1:] != (expected := tuple(self.net_.config["shape"])):  # though as many pixels
+            found = f"expected images {expected}, as in fit, found {images.shape[1:]}"
+            raise ValueError(f"X: {found}; pass X[None], if it is one image, or X.transpose(0, 3, 1, 2)")
         self._check_scale(images, reset)
         return (images, checked[1]) if y else images
 
@@ -112,11 +107,11 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
         """Raise ValueError for floats on a scale that no net expects, or on another one than in the last fit."""
         largest = 1.0 if images.dtype == np.uint8 else float(np.abs(images).max())
         if reset:
-            if largest > PIXELS and images.min() >= 0:
+            if largest > 2 and images.min() >= 0:  # pixels, whose scale is not 0 to 1
                 found = f"expected pixels as uint8, or floats from 0 to 1, found values up to {largest:g}"
                 raise ValueError(f"X: {found}; pass X.astype(np.uint8), or divide by the largest possible")
             self._largest = largest
-        elif largest > OTHER_SCALE * self._largest:
+        elif largest > 8 * self._largest:
             found = f"expected uint8, or floats up to about {self._largest:g}, as in fit, found {largest:g}"
             raise ValueError(f"X: {found}; scale them in the same way")
 
@@ -154,8 +149,7 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
 
 
 HighwayImageClassifier.__doc__ = f"""A convolutional highway net for classes of images, trained on the cross-entropy.
-{describe(HighwayImageClassifier, "conv_highway_networks.ConvNet")}{CLASSES_DOC}
-    """
+{describe(HighwayImageClassifier, "conv_highway_networks.ConvNet")}{CLASSES_DOC}"""
 
 
 def as_images(X: np.ndarray) -> np.ndarray:
@@ -164,17 +158,3 @@ def as_images(X: np.ndarray) -> np.ndarray:
         expected = "expected images (n, rows, columns) or (n, channels, rows, columns)"
         raise ValueError(f"X: {expected}, found shape {X.shape}; reshape them")
     return X if X.ndim == 4 else X[:, None]
-
-
-def check_shape(found: tuple[int, ...], expected: tuple[int, ...], name: str) -> None:
-    """Raise ValueError unless images (n, C, H, W) have the shape (C, H, W) of those that the net was fitted to.
-
-    Where their sizes differ, the error begins as scikit-learn's own for an estimator of that name.
-    """
-    n, *image = found
-    if tuple(image) != expected:
-        size, usual = math.prod(image), math.prod(expected)
-        begin = f"X has {size} features, but {name} is expecting {usual} features as input" if size != usual else "X"
-        remedy = "pass X.transpose(0, 3, 1, 2)" if (image[-1], *image[:-1]) == expected else "resize them"
-        remedy = "pass X[None], if it is one image" if (n, *image[1:]) == expected else remedy
-        raise ValueError(f"{begin}: expected images {expected}, as in fit, found {tuple(image)}; {remedy}")

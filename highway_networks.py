@@ -1178,7 +1178,7 @@ def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
 
 def column_name(x: Any, j: int) -> str:
     """Return what to call a column of an array or of a data frame."""
-    names = getattr(x, "column_names", getattr(x, "columns", None))  # pyarrow's columns are not names
+    names = getattr(x, "columns" if hasattr(x, "dtypes") else "column_names", None)  # pyarrow's columns are no names
     return f"column {j}" if names is None else f"column {names[j]!r:.60}"
 
 
@@ -1210,9 +1210,12 @@ def prepared(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def warn_of_scale(x: Any, given: Any) -> None:
-    """Warn of features x (n, ...), `given` as such, of which one is so large that it drowns the others."""
+    """Warn of features x (n, ...), `given` as such, of which one drowns the others, and of pixels that are all dark."""
     sizes = np.ravel(abs(x[:1000]).mean(axis=0))
-    if x.dtype != np.uint8 and sizes.max() > LARGEST_SIZE:
+    if x.dtype == np.uint8 and x.max() <= 1:
+        found = "expected 8-bit pixels from 0 to 255, found 0 to 1; multiply by 255, in both halves"
+        warnings.warn(f"train_x: {found}", stacklevel=3)
+    elif x.dtype != np.uint8 and sizes.max() > LARGEST_SIZE:
         found = f"a mean size of {sizes.max():.3g} in {column_name(given, int(sizes.argmax()))}"
         remedy = "subtract the training mean and divide by the standard deviation, in both halves"
         warnings.warn(f"train_x: expected columns of one scale, found {found}; {remedy}", stacklevel=3)

@@ -9,17 +9,14 @@ import pickle
 import re
 import threading
 import warnings
+from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
-from urllib.parse import urlparse
-from urllib.request import url2pathname
 
 import numpy as np
 import pandas as pd
 import pytest
 from helpers import Intruder, contents, refuse_net, same_nets
 from scipy.sparse import csc_array, csr_array
-from sklearn import compose, impute, preprocessing
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_multilabel_classification, make_regression
 from sklearn.ensemble import BaggingClassifier
@@ -27,10 +24,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import balanced_accuracy_score, mean_pinball_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import _safe_indexing
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import highway_estimators
 import highway_networks
 from highway_estimators import (
     HighwayClassifier,
@@ -39,7 +34,6 @@ from highway_estimators import (
     epochs_without_gain,
     gate_bias_for,
 )
-from highway_image_estimator import HighwayImageClassifier
 from highway_lab.cli import check_names
 from highway_lab.threads import blas_pools
 from highway_networks import (
@@ -49,8 +43,10 @@ from highway_networks import (
     INITS,
     LOSSES,
     OPTIMIZERS,
+    POSITIVE,
     Block,
     Momentum,
+    hyperparameter,
     softmax_cross_entropy,
 )
 
@@ -474,12 +470,15 @@ def test_every_parameter_decides_something(name, value):
     assert not same_nets(small(**usual | {name: value}).fit(X, Y), small(**usual).fit(X, Y))
 
 
-@pytest.mark.parametrize("kind", [HighwayRegressor, HighwayImageClassifier])
-def test_the_view_in_notebooks_links_to_the_documentation(kind):
-    net = kind()
-    link = net._get_doc_link()
-    assert f"class {kind.__name__}" in Path(url2pathname(urlparse(link).path)).read_text(encoding="utf-8")
-    assert f'href="{link}"' in net._repr_html_()
+def test_a_subclass_may_add_fields_whose_annotations_are_texts():
+    @dataclass(eq=False, repr=False)
+    class Own(HighwayClassifier):  # as under `from __future__ import annotations`
+        width: "float | str" = hyperparameter("auto", "A parameter with a rule.", POSITIVE)  # noqa: RUF009
+        name: "str" = "one without"
+
+    assert same_nets(Own(**SMALL).fit(X, Y), small().fit(X, Y))
+    with pytest.raises(ValueError, match="width: expected a positive number or auto, found -1"):
+        Own(**SMALL, width=-1.0).fit(X, Y)
 
 
 # ---------------------------------------------------------------------------------- saving and loading
@@ -780,43 +779,30 @@ TEXT, WITHOUT = FRAME.assign(b=np.where(Y, "yes", "no")), np.where(X < 0.15, np.
 @pytest.mark.parametrize(
     ("x", "found"),
     [
-        (TEXT, "text in columns ['b']"),
-        (TEXT.to_numpy(), "text in columns [1]"),
-        (FRAME.assign(d=WITHOUT[:, 3]), "NaN in columns ['d']"),
-        (csr_array(WITHOUT), "NaN in columns [3]"),
-        (np.nan_to_num(WITHOUT, nan=-np.inf), "inf in columns [3]"),
+        (TEXT, "found 'no' in column 'b'"),
+        (TEXT.to_numpy(), "found 'no' in column 1"),
+        (FRAME.assign(d=WITHOUT[:, 3]), "with NaN or infinity in column 'd'"),
+        (csr_array(WITHOUT), "with NaN or infinity"),
+        (np.nan_to_num(WITHOUT, nan=-np.inf), "with NaN or infinity in column 3"),
     ],
     ids=["text", "texts of an array", "NaN", "sparse NaN", "inf"],
 )
-def test_the_error_of_a_refused_table_says_what_to_type(x, found):
+def test_the_error_of_a_refused_table_names_the_column_and_what_mends_it(x, found):
     fitted = small().fit(FRAME if hasattr(x, "columns") else X, Y)
+    mended = "; .*: texts by OneHotEncoder, gaps by SimpleImputer, in a pipeline$"
     for use in (fitted.predict, lambda x: small().fit(x, Y)):
-        with pytest.raises(ValueError, match=re.escape(found)) as error:
+        with pytest.raises(ValueError, match=f"^X: expected .*{re.escape(found)}{mended}"):
             use(x)
-    *before, pipeline = str(error.value).split("; type ")[1].split(", then ")
-    names = vars(compose) | vars(impute) | vars(preprocessing) | globals() | {"X": x.copy()}
-    for statement in before:
-        exec(statement, names)
-    eval(pipeline, names).set_params(highwayclassifier__max_iter=1).fit(names["X"], Y)
 
 
-def test_wide_tables_are_looked_at_in_parts_and_messages_stay_short(monkeypatch):
-    looked = []
-    monkeypatch.setattr(
-        highway_estimators, "_safe_indexing", lambda *a, **k: looked.append(0) or _safe_indexing(*a, **k)
-    )
+def test_a_message_about_a_wide_table_is_as_short_as_any():
     names = ["columns", "column_names", "dtypes", "schema", "depth", "T", *map(str, range(2994))]
     wide = pd.DataFrame(np.ones((150, 3000)), columns=names)
     fitted = small(max_iter=1).fit(wide, Y)
-    looked.clear()
-    fitted.predict(wide[:1])
-    assert len(looked) == 1
-    for last, said in ((5, "['T', '2993']"), (3, "['schema', 'depth', 'T', '0', '1', '2', '3', '4', '5', '6', ...]")):
-        bad = wide.copy()
-        bad.iloc[:, [5, 2999] if last == 5 else slice(last, None)] = np.nan
-        with pytest.raises(ValueError, match=re.escape(f"found NaN in columns {said}; type")):
-            fitted.predict(bad)
-        assert len(looked) < 150
+    wide.iloc[:, 3:] = np.nan
+    with pytest.raises(ValueError, match="with NaN or infinity in column 'schema'; ") as error:
+        fitted.predict(wide)
+    assert len(str(error.value)) < 200
 
 
 def test_what_does_not_go_together_is_refused():
@@ -827,9 +813,7 @@ def test_what_does_not_go_together_is_refused():
     fitted = small(warm_start=True).fit(X, Y)
     with pytest.raises(ValueError, match=r"classes: expected \[0 1 2\]"):
         fitted.partial_fit(X, Y, classes=[0, 1])
-    with pytest.raises(
-        ValueError, match=r"warm_start: expected .* 6 relu units .* found .* 8 relu units .*; fit without it"
-    ):
+    with pytest.raises(ValueError, match=r"net: expected .* 8 relu units .* found .* 6 relu units "):
         fitted.set_params(hidden=8).fit(X, Y)
     for layers in (0, -1, [1, 5], 99, 1.7, True, [True], "1", None):
         with pytest.raises(

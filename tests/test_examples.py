@@ -13,6 +13,7 @@ import imageio.v3 as iio
 import matplotlib
 import nbformat
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import ROOT
 from matplotlib import pyplot as plt
@@ -33,6 +34,7 @@ QUICK = {  # texts and what stands in for them
     "own_block": [("SEEDS, EPOCHS = 3, 10", "SEEDS, EPOCHS = 1, 5")],
     "read_a_digit": [],
     "own_images": [("IMAGES, EPOCHS = 100, 20", "IMAGES, EPOCHS = 60, 10")],
+    "compare_on_a_table": [],
     "table_in_a_pipeline": [
         ("ROWS, FOLDS = 2000, 3", "ROWS, FOLDS = 2000, 2"),
         ("HighwayClassifier(random_state", "HighwayClassifier(tol=9, n_iter_no_change=1, random_state"),
@@ -107,7 +109,8 @@ def test_the_lecture_s_gates_let_gradients_through_and_the_net_learn(workdir, ca
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_an_example_is_short_and_its_picture_is_700_pixels_wide(name):
     assert EXAMPLES[name].count("\n# %% ") >= 4
-    assert 30 <= len([line for line in EXAMPLES[name].splitlines() if line]) <= 60
+    most = 120 if name == "compare_on_a_table" else 60  # which is a program, too
+    assert 30 <= len([line for line in EXAMPLES[name].splitlines() if line]) <= most
     assert iio.improps(ROOT / "examples" / f"{name}.png").shape[1] == 700
 
 
@@ -170,6 +173,35 @@ def test_the_pipeline_s_gates_are_those_of_its_rows(run_example):
     found = run_example("table_in_a_pipeline")
     assert len(found["depth"]) == len(found["test"])
     assert found["depth"].between(0, 2).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["busy", "price"])
+def test_nets_and_a_block_of_ones_own_are_compared_on_a_table_of_ones_own(workdir, target):
+    rng, names = np.random.default_rng(0), ["sun", "rain", None]
+    hour, gaps = rng.uniform(0, 24, 120), np.where(rng.uniform(size=120) < 0.1, np.nan, 1)
+    columns = {"hour": hour * gaps, "weather": rng.choice(names, 120), "busy": np.where(hour > 12, "yes", "no")}
+    pd.DataFrame(columns | {"price": 2 * hour + rng.normal(size=120)}).to_csv("hire.csv", index=False)
+    Path("mine.py").write_text("from highway_networks import BLOCKS\nBLOCKS['mine'] = BLOCKS['residual']\n")
+    program = [sys.executable, str(ROOT / "examples" / "compare_on_a_table.py"), "hire.csv", "--target"]
+
+    def shown(*words: str) -> subprocess.CompletedProcess:
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        return subprocess.run([*program, *words], env=environment, capture_output=True, text=True)
+
+    done = shown(target, "--seeds", "2", "--tries", "1", "--import", "mine.py", "--out", "found")
+    assert done.returncode == 0, done.stderr
+    table = pd.read_csv("found.csv", index_col="kind")
+    assert {*table.index} == {"highway", "residual", "plain", "plain, orthogonal", "mine", "MLP", "boosted trees"}
+    assert table["accuracy" if target == "busy" else "R²"].is_monotonic_decreasing
+    assert table.iloc[0, 0] > 0.8
+    assert (table.n == 2).all()
+    assert all(kind in done.stdout for kind in table.index)
+    assert Path("found.tex").read_text(encoding="utf-8").count(r"\\") == 8
+    assert iio.improps("found.png").shape[1] == 700
+    refused = shown("hours")
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("expected one of hour, weather, busy, price, found hours; choose one\n")
 
 
 def test_a_kind_of_net_of_ones_own_is_trained_and_drawn_beside_those_of_a_study(workdir):

@@ -99,10 +99,7 @@ def test_samples_that_are_no_images_are_refused_in_one_line(images, says):
     ("images", "says"),
     [
         (X[..., None], "transpose(0, 3, 1, 2)"),
-        (
-            X[:, :4],
-            "expecting 64 features as input: expected images (1, 8, 8), as in fit, found (1, 4, 8); resize them",
-        ),
+        (X[:, :4], "X has 32 features, but HighwayImageClassifier is expecting 64"),
         (X.reshape(300, 4, 16), "(1, 8, 8), as in fit"),
         (X.astype(float), "up to about 1, as in fit, found 255"),
     ],

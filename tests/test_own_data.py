@@ -160,7 +160,10 @@ def test_columns_far_from_standardised_are_warned_of():
     with pytest.warns(UserWarning, match="train_x: expected columns of one scale, found .* in column 'c'") as warned:
         train(SMALL, (wide, Y, wide, Y))
     assert warned[0].filename == __file__
-    for like in (X, csr_array(X), (X > 0).astype(int)):
+    masks = (X > 0).astype(np.uint8)
+    with pytest.warns(UserWarning, match="expected 8-bit pixels from 0 to 255, found 0 to 1; multiply by 255"):
+        train(SMALL, (masks, Y, masks, Y))
+    for like in (X, csr_array(X), masks.astype(int), 255 * masks):
         train(SMALL, (like, Y, like, Y))
 
 

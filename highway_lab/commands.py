@@ -82,7 +82,6 @@ class Job:
             check_replaceable(self.save_model, self.replace)
 
     def made_log(self) -> bool:
-        """Return whether the log that is there is of the same runs."""
         schema: Any = RunLog[type(self.configs[0])]  # type: ignore[misc]
         log: Any = logs.read_any(self.out, schema)
         return bool(log) and log.dataset.name == self.dataset and {run.config for run in log.runs} == {*self.configs}
@@ -101,7 +100,6 @@ def lines_beside(out: Path, dataset: str) -> Path:
 
 
 def dataset_of(lines: Path) -> str:
-    """Return the data set that the name of a job's epochs and runs states."""
     return Path(lines.stem).suffix.removeprefix(".")
 
 

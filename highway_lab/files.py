@@ -200,7 +200,6 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
 
 
 def remove(*paths: str | os.PathLike) -> None:
-    """Remove files that are there."""
     for path in paths:
         Path(path).unlink(missing_ok=True)
 
@@ -248,7 +247,6 @@ def followed(path: str | os.PathLike) -> Path:
 
 
 def unwritable(path: str | os.PathLike, found: str | None) -> InputError:
-    """Make the error of a path that cannot be written."""
     return InputError(f"{path}: expected a place to write, found: {found}; choose another path or free the disk")
 
 

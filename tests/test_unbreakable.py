@@ -70,12 +70,6 @@ def test_a_name_of_bytes_that_are_no_text_is_logged_readably_and_drawn(workdir):
     assert Path("viz/a\udcff/highway_networks.gif").exists()
 
 
-def test_the_command_that_draws_a_log_can_be_typed_though_its_name_begins_as_a_flag(workdir, capsys):
-    assert programs.main([*DIGITS, "--depth", "1", "--out=-a b.json"]) == 0
-    *_, path = shlex.split(capsys.readouterr().out.splitlines()[-1])
-    assert path == "./-a b.json"
-
-
 @pytest.mark.parametrize("words", [["a\nb.json"], ["a.json", "--out\r\nb"]], ids=["file", "flag"])
 def test_an_error_is_one_line_whatever_it_quotes(workdir, refused, words):
     error = refused(viz.main, [*words, "\x1b[2J\x9b1m\x07\u202e"])  # would clear a terminal, colour, ring

@@ -68,11 +68,9 @@ class Job:
         for path in (self.out, lines_beside(self.out, self.dataset), *self.checkpoint_paths()):
             check_writable(path)
         check_replaceable(self.out, self.replace, self.made_log)
-        for name, of in (("--save-model", self.save_model), ("--tensorboard", self.tensorboard)):
-            if self.scheduler and of:
-                raise InputError(
-                    f"{name}: expected files of this machine, found --scheduler {self.scheduler}; leave one out"
-                )
+        if self.scheduler and (self.save_model or self.tensorboard):
+            name = "--save-model" if self.save_model else "--tensorboard"
+            raise InputError(f"{name}: expected files of this machine, found --scheduler; leave one out")
         if self.save_model:
             if len(self.configs) > 1:
                 choice = f"one {flag(self.configs[0].SIZE)}, --block and --seed"

@@ -207,16 +207,16 @@ def remove(*paths: str | os.PathLike) -> None:
 def check_writable(path: str | os.PathLike) -> None:
     """Raise the InputError that `atomic_write` would raise, before hours of work rather than after them."""
     place = followed(path)
-    if os.path.islink(place):
-        raise unwritable(path, "a link that leads nowhere")
     try:
         check_regular(place)
+        if os.path.islink(place):
+            raise OSError(None, "a link that leads nowhere")
+        if not os.path.isdir(place.parent):
+            raise OSError(None, f"no directory {place.parent}")
+        if not os.access(place.parent, os.W_OK):
+            raise OSError(None, f"no permission to write in {place.parent}")
     except OSError as error:
         raise unwritable(path, error.strerror) from error
-    if not os.path.isdir(place.parent):
-        raise unwritable(path, f"no directory {place.parent}")
-    if not os.access(place.parent, os.W_OK):
-        raise unwritable(path, f"no permission to write in {place.parent}")
 
 
 def check_suffix(flag: str, path: Path, like: str) -> None:

@@ -226,14 +226,9 @@ def test_an_archive_with_a_flipped_bit_in_a_tensor_is_refused(saved):
     refuse(saved)
 
 
-def test_a_missing_file_or_a_directory_is_refused(tmp_path):
-    refuse(tmp_path / "missing.npz", "No such file")
-    refuse(tmp_path, "directory")
-
-
-def test_a_device_is_not_read_as_a_pipe_may_have_no_end():
-    with pytest.raises(InputError, match=f"{os.devnull}: .* found: a device or a pipe;"):
-        nets.load_net(os.devnull, DeepNet)
+def test_neither_a_missing_file_nor_a_directory_is_a_net_nor_a_device_which_may_have_no_end(tmp_path):
+    for path, found in ((tmp_path / "missing.npz", "No such file"), (tmp_path, "directory"), (os.devnull, "a device")):
+        refuse(path, found)
 
 
 @pytest.mark.parametrize("path", ["", "."])

@@ -69,7 +69,7 @@ def test_the_classes_of_texts_keep_the_order_that_is_stated():
     run = train(SMALL, data)
     assert run.classes == ("y", "x")
     np.testing.assert_array_equal(run.net.params.flat, flipped.params.flat)
-    with refused_with("classes: ", "found none for 'y'"):
+    with pytest.raises(InputError, match="classes: expected a name for each class, found none for 'y'; add it"):
         train(SMALL, data._replace(classes=("x", "z")))
 
 

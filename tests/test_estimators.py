@@ -65,7 +65,7 @@ def small(**parameters) -> HighwayClassifier:
     return HighwayClassifier(**SMALL | parameters)
 
 
-@parametrize_with_checks([kind(depth=2, hidden=20, max_iter=80) for kind in (HighwayClassifier, HighwayRegressor)])
+@parametrize_with_checks([kind(depth=2, hidden=20, max_iter=120) for kind in (HighwayClassifier, HighwayRegressor)])
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
@@ -349,9 +349,12 @@ def test_the_depth_follows_the_number_of_samples(n, depth):
     assert depth_for(n) == depth
 
 
-def test_weights_of_deep_nets_do_not_decay_by_themselves():
-    for depth, decay in ((5, 0.003), (6, 0.0)):
-        assert same_nets(*(small(depth=depth, weight_decay=of).fit(X, Y) for of in ("auto", decay)))
+def test_weights_decay_the_more_the_fewer_samples_there_are_but_not_in_deep_nets():
+    for depth, times, decay in ((5, 1, 3 / 150), (5, 7, 0.003), (6, 1, 0.0)):
+        both = (small(depth=depth, weight_decay=of, early_stopping=False) for of in ("auto", decay))
+        assert same_nets(*(net.fit(np.tile(X, (times, 1)), np.tile(Y, times)) for net in both))
+    parts = (small(weight_decay=of).partial_fit(X[::9], Y[::9], classes=[0, 1, 2]) for of in ("auto", 0.003))
+    assert same_nets(*parts), "a part does not tell how many there are"
 
 
 def test_training_continues_at_the_depth_that_the_first_samples_gave():

@@ -113,11 +113,6 @@ def depth_for(n_samples: int) -> int:
     return max(1, len(str(n_samples)) - 2)
 
 
-def decay_for(n_samples: float) -> float:
-    """Return the weight decay for so many training samples: the fewer they are, the more they leave to a prior."""
-    return max(DECAY, DECAY_OF_ALL / n_samples)
-
-
 def squared_error(outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, np.ndarray]:
     """Return the mean over samples and targets of (output − y)², and its gradient (B, K); outputs and y are (B, K)."""
     difference = outputs - y
@@ -433,10 +428,6 @@ class HighwayEstimator(BaseEstimator):
         check_is_fitted(self)
         return np.array([self.lesion(l).score(X, y) for l in range(1, self.net_.depth + 1)])
 
-    def _gates(self, X) -> Iterator[tuple[slice, int, np.ndarray]]:
-        """Yield a slice of the samples, a block's index and its T (D, ..., B), which the next block may overwrite."""
-        raise NotImplementedError
-
     def _mean_gates(self, X) -> np.ndarray:
         """Return the mean T of each block for each sample, (n, L)."""
         X = self._inputs(X)
@@ -454,10 +445,6 @@ class HighwayEstimator(BaseEstimator):
     def effective_depth(self, X) -> np.ndarray:
         """Return the sum over blocks of the mean T, for each sample of X: (n,)."""
         return self._mean_gates(X).sum(axis=1)
-
-    def _follow(self, net: Any) -> None:
-        """Set the parameters that describe the net to those of this one."""
-        raise NotImplementedError
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted estimator as .npz, without pickle, whole or not at all; training can go on from it.
@@ -562,7 +549,7 @@ class DenseEstimator(HighwayEstimator):
         auto = {
             "depth": depth,
             "gate_bias": gate_bias_for(depth),
-            "weight_decay": decay_for(counted) if depth <= SHALLOW else 0.0,
+            "weight_decay": max(DECAY, DECAY_OF_ALL / counted) if depth <= SHALLOW else 0.0,
             "batch_size": LARGEST_BATCH,
         }
         return Config(**auto | chosen)
@@ -577,6 +564,7 @@ class DenseEstimator(HighwayEstimator):
             raise
 
     def _gates(self, X) -> Iterator[tuple[slice, int, np.ndarray]]:
+        """Yield a slice of the samples, a block's index and its T (D, ..., B), which the next block may overwrite."""
         with one_thread():
             for rows in gen_batches(X.shape[0], ROWS):
                 x_0 = self.net_.embed(self.net_.preprocess(X[rows]))
@@ -593,6 +581,7 @@ class DenseEstimator(HighwayEstimator):
         return T
 
     def _follow(self, net: DeepNet) -> None:
+        """Set the parameters that describe the net to those of this one."""
         self.depth = net.depth
 
     def __sklearn_tags__(self):

@@ -76,12 +76,6 @@ def words(parameters: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in parameters.items())
 
 
-def parameters_for(candidate: dict[str, Any], n_samples: float) -> dict[str, Any]:
-    """Return a candidate's parameters for so many training samples."""
-    all_together, *by_samples = str(candidate["weight_decay"]).split(" / ")
-    return candidate | ({"weight_decay": max(DECAY, float(all_together) / n_samples)} if by_samples else {})
-
-
 def worst(log: DefaultsLog, candidate: str) -> float:
     """Return the lowest mean difference between a candidate's scores and the MLP's, over the tasks."""
     return min(lead.value for lead in leads(log.scores, candidate, MLP, log.folds).values())
@@ -104,9 +98,11 @@ def choose(arguments: argparse.Namespace) -> DefaultsLog:
     names, scores = {words(of): of for of in CANDIDATES}, []
     for name, task in TASKS.items():
         n_samples = FEW if task.few else len(task.load()[0]) * (1 - 1 / FOLDS)
-        parameters = {of: parameters_for(candidate, n_samples) for of, candidate in names.items()}
-        ours = {of: clone(task.contenders[HIGHWAY]).set_params(**parameters[of]) for of in names}
-        contenders = {MLP: task.contenders[MLP]} | ours
+        contenders = {MLP: task.contenders[MLP]}
+        for of, candidate in names.items():
+            decay, *by_samples = str(candidate["weight_decay"]).split(" / ")
+            decay = max(DECAY, float(decay) / n_samples) if by_samples else float(decay)
+            contenders[of] = clone(task.contenders[HIGHWAY]).set_params(**candidate | {"weight_decay": decay})
         scores += [cross_validated(name, task, *contender, FOLDS, SEEDS) for contender in contenders.items()]
     measured = {"folds": FOLDS, "seeds": [*SEEDS], "candidates": [*names], "scores": scores}
     log = DefaultsLog.new(arguments.command_line, DatasetInfo("mnist", IMAGES, 1), **measured)

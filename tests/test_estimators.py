@@ -102,9 +102,10 @@ def test_computes_in_the_precision_of_its_inputs(dtype):
 )
 def test_only_the_ratios_of_weights_matter(dtype, factor):
     weights = np.linspace(0.1, 1, 150)
-    first, second = (small().fit(X.astype(dtype), Y, sample_weight=of * weights) for of in (1, factor))
+    net = small(weight_decay=0.003)
+    first, second = (clone(net).fit(X.astype(dtype), Y, sample_weight=of * weights) for of in (1, factor))
     np.testing.assert_allclose(first.loss_curve_, second.loss_curve_, rtol=1e-5)
-    assert same_nets(small().fit(X, Y, sample_weight=2.0), small().fit(X, Y))
+    assert same_nets(clone(net).fit(X, Y, sample_weight=2.0), net.fit(X, Y))
 
 
 def test_samples_of_no_weight_are_none():
@@ -350,9 +351,9 @@ def test_the_depth_follows_the_number_of_samples(n, depth):
 
 
 def test_weights_decay_the_more_the_fewer_samples_there_are_but_not_in_deep_nets():
-    for depth, times, decay in ((5, 1, 3 / 150), (5, 7, 0.003), (6, 1, 0.0)):
-        both = (small(depth=depth, weight_decay=of, early_stopping=False) for of in ("auto", decay))
-        assert same_nets(*(net.fit(np.tile(X, (times, 1)), np.tile(Y, times)) for net in both))
+    for depth, weight, decay in [(5, 1, 3 / 150), (5, 2, 3 / 300), (5, 1e-3, 3 / 150), (5, 7, 0.003), (6, 1, 0.0)]:
+        both = (small(depth=depth, weight_decay=of) for of in ("auto", decay))
+        assert same_nets(*(net.fit(X, Y, sample_weight=weight) for net in both))
     parts = (small(weight_decay=of).partial_fit(X[::9], Y[::9], classes=[0, 1, 2]) for of in ("auto", 0.003))
     assert same_nets(*parts), "a part does not tell how many there are"
 

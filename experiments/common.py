@@ -57,8 +57,6 @@ class Experiment:
         more: Mapping[str, str] = MappingProxyType({}),
         nets: Mapping[str | None, Path] = MappingProxyType({}),
     ):
-        if module == "__main__":  # python -m experiments.NAME, which was the command once
-            raise SystemExit("experiments: expected python -m experiments NAME, found a dot for the space")
         self.module, self.name = module, module.rpartition(".")[-1]
         program = f"python -m experiments {self.name}"
         self.doc, self.log = (doc or module).splitlines()[0], log  # python -OO strips docstrings

@@ -79,7 +79,6 @@ def restore(path: str | os.PathLike, training: Any, *, any_code: bool = False) -
     own, numbers = _state(training)
     try:
         arrays = unpacked(path)
-        arrays.pop("digest", None)  # of an older version
         state = logs.loads(str(arrays.pop("state")).encode(), State)
         if state.config != asdict(training.config):
             return False

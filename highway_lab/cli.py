@@ -11,12 +11,13 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any, NoReturn
 
 import highway_networks as core
 from highway_lab import Interrupted, __version__
 from highway_lab.console import unfailing_output
-from highway_lab.files import check_suffix, printable, remove_scratch
+from highway_lab.files import SCRATCH, check_suffix, printable, remove_left
 from highway_lab.logs import environment, imported
 from highway_networks import ArgumentError, InputError, as_path
 
@@ -64,9 +65,11 @@ def run_cli(
     argv = sys.argv[1:] if argv is None else argv
     with unfailing_output() as outputs, ended_as_by_ctrl_c():
         with suppress(OSError):  # there is no folder for temporary files
-            remove_scratch()
+            remove_left(Path(gettempdir()), SCRATCH)
         try:
-            refuse_empty(argv)
+            if empty := [word for word in argv if not word or (word.startswith("--") and word.endswith("="))]:
+                found = f"expected none that is empty, found {empty[0]!r}"  # of a path it would mean this folder
+                raise InputError(f"arguments: {found}; give it a value, or leave it out")
             words = [with_home(word) for word in argv]
             import_files(words)
             check_names()
@@ -95,13 +98,6 @@ def with_home(word: str) -> str:
     """Return a word in which ~, also behind --flag=, is a home folder: quoted, or behind =, the shell leaves it."""
     found = re.fullmatch("(--[^=]+=)?(~.*)", word, re.DOTALL)
     return f"{found[1] or ''}{as_path(found[2])}" if found else word
-
-
-def refuse_empty(argv: Sequence[str]) -> None:
-    """Raise InputError for an empty word or `--flag=`: of a path it would mean this folder, or the default."""
-    if empty := [word for word in argv if not word or (word.startswith("--") and word.endswith("="))]:
-        found = f"expected none that is empty, found {empty[0]!r}"
-        raise InputError(f"arguments: {found}; give it a value, or leave it out")
 
 
 def import_files(argv: Sequence[str]) -> None:

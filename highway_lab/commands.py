@@ -12,13 +12,12 @@ import glob
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from highway_lab import Interrupted, console, logs
+from highway_lab import console, logs
 from highway_lab.cli import (
     OneLineParser,
     add_hyperparameters,
@@ -32,14 +31,7 @@ from highway_lab.cli import (
 )
 from highway_lab.console import name_files, name_run
 from highway_lab.datasets import DATASETS, choose_dataset, is_dataset_name, load_dataset, name_of
-from highway_lab.files import (
-    check_replaceable,
-    check_suffix,
-    check_writable,
-    lock_log,
-    remove,
-    scratch_folder,
-)
+from highway_lab.files import check_replaceable, check_suffix, check_writable, lock_log, remove
 from highway_lab.jobs import ResultFile, add_job_flags, check_number, run_missing
 from highway_lab.logs import DatasetInfo, RunLog, RunRecord, imported
 from highway_lab.nets import save_net
@@ -59,7 +51,7 @@ class Job:
     to_continue: str  # the command line that goes on with the runs that are safe
     dataset: str
     configs: Sequence[TrainingConfig]  # in the order of the log
-    out: Path | None  # of the log; None: nothing is saved
+    out: Path  # of the log
     jobs: int = 1  # runs side by side
     scheduler: str | None = None  # address of a Dask cluster that trains them
     any_code: bool = False  # whether runs of older code count, which are refused otherwise
@@ -72,11 +64,10 @@ class Job:
 
     def __post_init__(self) -> None:
         """Raise InputError if log or net could not be written, or would replace another file without being told to."""
-        if self.out:
-            check_suffix("--out", self.out, "log.json")
-            for path in (self.out, lines_beside(self.out, self.dataset), *self.checkpoint_paths()):
-                check_writable(path)
-            check_replaceable(self.out, self.replace, self.made_log)
+        check_suffix("--out", self.out, "log.json")
+        for path in (self.out, lines_beside(self.out, self.dataset), *self.checkpoint_paths()):
+            check_writable(path)
+        check_replaceable(self.out, self.replace, self.made_log)
         for name, of in (("--save-model", self.save_model), ("--tensorboard", self.tensorboard)):
             if self.scheduler and of:
                 raise InputError(
@@ -93,15 +84,15 @@ class Job:
     def made_log(self) -> bool:
         """Return whether the log that is there is of the same runs."""
         schema: Any = RunLog[type(self.configs[0])]  # type: ignore[misc]
-        log: Any = logs.read_any(self.out or "", schema)
+        log: Any = logs.read_any(self.out, schema)
         return bool(log) and log.dataset.name == self.dataset and {run.config for run in log.runs} == {*self.configs}
 
-    def checkpoint(self, config: TrainingConfig) -> Path | None:
-        """Return the path of a run's checkpoint, unless it has none; runs of other configs have other paths."""
-        return checkpoint_beside(self.out, self.dataset, config) if self.out and self.checkpoints else None
+    def checkpoint(self, config: TrainingConfig) -> Path:
+        """Return the path of a run's checkpoint; runs of other configs have other paths."""
+        return self.out.with_suffix(f".{name_files(self.dataset, config)}.npz")
 
     def checkpoint_paths(self) -> list[Path]:
-        return list(filter(None, map(self.checkpoint, self.configs)))
+        return [*map(self.checkpoint, self.configs)] if self.checkpoints else []
 
 
 def lines_beside(out: Path, dataset: str) -> Path:
@@ -120,19 +111,14 @@ def found_lines_beside(out: Path) -> list[Path]:
     return [path for path in found if is_dataset_name(dataset_of(path)) and path == lines_beside(out, dataset_of(path))]
 
 
-def checkpoint_beside(out: Path, dataset: str, config: TrainingConfig) -> Path:
-    return out.with_suffix(f".{name_files(dataset, config)}.npz")
-
-
 def run_job(job: Job, data: Dataset) -> None:
     """Train every config, the deepest nets first; write the log; print a summary.
 
     Raises InputError before anything is trained, and Interrupted if the job is cut short.
     """
-    with ExitStack() as stack:
-        path = job.out or Path(stack.enter_context(scratch_folder()), "log.json")
-        stack.enter_context(lock_log(path))
-        lines: ResultFile[RunRecord] = ResultFile(lines_beside(path, job.dataset), run_of(type(job.configs[0])))
+    with lock_log(job.out):
+        schema: Any = RunRecord[type(job.configs[0])]  # type: ignore[misc]
+        lines: ResultFile[RunRecord] = ResultFile(lines_beside(job.out, job.dataset), schema)
         lines.check()
         if job.save_model:  # which is made with its run alone
             lines.keep(lambda run: not run.whole or run.config != job.configs[0])
@@ -143,60 +129,47 @@ def run_job(job: Job, data: Dataset) -> None:
 
         def report(done: list[RunRecord]) -> str | None:
             run = done[-1]
-            if place := job.checkpoint(run.config):
-                remove(place)
+            remove(job.checkpoint(run.config))
             return f"{name_run(run.config)}  {console.describe_scores(run)}" if side_by_side else None
 
-        try:
-            runs = run_missing(
-                functools.partial(_train_one, job, lines, logs.digest_of_samples(data), side_by_side),
-                sorted(job.configs, key=lambda config: -config.depth),
-                data,
-                lines,
-                to_continue=job.to_continue,
-                jobs=job.jobs,
-                scheduler=job.scheduler,
-                any_code=job.any_code,
-                fresh=job.fresh,
-                report=report,
-                bar=side_by_side,
-                checkpoints=job.checkpoints,
-            )
-        except Interrupted as stopped:
-            if job.out:
-                raise
-            reason = f"{stopped.__cause__}; " if isinstance(stopped.__cause__, Interrupted) else ""
-            raise Interrupted(f"{reason}nothing is kept with --no-save") from stopped.__cause__
+        runs = run_missing(
+            functools.partial(_train_one, job, lines, logs.digest_of_samples(data), side_by_side),
+            sorted(job.configs, key=lambda config: -config.depth),
+            data,
+            lines,
+            to_continue=job.to_continue,
+            jobs=job.jobs,
+            scheduler=job.scheduler,
+            any_code=job.any_code,
+            fresh=job.fresh,
+            report=report,
+            bar=side_by_side,
+            checkpoints=job.checkpoints,
+        )
         first, by_config = job.configs[0], {run.config: run for run in runs}
         info = DatasetInfo(job.dataset, first.n_train, first.n_test, data.test_set, list(data.classes))
         runs = [by_config[config] for config in job.configs]
-        if job.out:
-            try:
-                logs.write(job.out, RunLog.new(job.command, info, runs=runs))
-            except InputError as error:
-                raise InputError(
-                    f"{error}; all runs are safe in {lines.path}; to continue: {job.to_continue}"
-                ) from error
-            lines.keep(lambda run: run.config not in by_config)  # another job's
-            os.utime(job.out)  # no older than these lines: --watch draws the newest file, and of equals the log
-            remove(*job.checkpoint_paths())
+        try:
+            logs.write(job.out, RunLog.new(job.command, info, runs=runs))
+        except InputError as error:
+            raise InputError(f"{error}; all runs are safe in {lines.path}; to continue: {job.to_continue}") from error
+        lines.keep(lambda run: run.config not in by_config)  # another job's
+        os.utime(job.out)  # no older than these lines: --watch draws the newest file, and of equals the log
+        remove(*job.checkpoint_paths())
     print(f"\n{console.summary(runs, info)}")
     if job.of_folder:
         print(f"defaults for a folder: {job.of_folder}")
     if data.classes and (words := console.describe_chance(runs, data.test_y)):
         print(words)
-    if job.out:
-        words = f"{quote(job.out)}{import_words(imported)}"
-        print(f"saved {job.out}\nto draw it: python -m visualize_highway_networks {words}")
+    words = f"{quote(job.out)}{import_words(imported)}"
+    print(f"saved {job.out}\nto draw it: python -m visualize_highway_networks {words}")
 
 
 def _train_one(
     job: Job, lines: ResultFile, samples: str, side_by_side: bool, config: TrainingConfig, data: Dataset
 ) -> RunRecord:
     with console.unfailing_output():  # a worker process has none yet
-        watchers: list[Callable[[RunRecord], None]] = (
-            [EpochLines(lines, samples)] if job.out and not job.scheduler else []
-        )
+        watchers: list[Callable[[RunRecord], None]] = [] if job.scheduler else [EpochLines(lines, samples)]
         if job.tensorboard:
             from highway_lab.tensorboard import EventFile
 
@@ -209,7 +182,7 @@ def _train_one(
             for watcher in watchers:
                 watcher(record)
 
-        kept = None if job.scheduler else job.checkpoint(config)
+        kept = job.checkpoint(config) if job.checkpoints and not job.scheduler else None
         run = train_resumably(config, data, report=report, keep=kept, any_code=job.any_code)
         if job.save_model:
             save_net(job.save_model, run.net)
@@ -217,10 +190,6 @@ def _train_one(
 
 
 # ---------------------------------------------------------------------------- epochs that have been trained
-
-
-def run_of(config: type[TrainingConfig]) -> type[RunRecord]:
-    return RunRecord[config]  # type: ignore[valid-type]
 
 
 class EpochLines:
@@ -239,8 +208,8 @@ class EpochLines:
 
 def read_unfinished(path: Path, config: type) -> RunLog:
     """Read the epochs that a job has trained so far, or until it was killed; raises InputError."""
-    dataset = dataset_of(path)
-    runs = logs.joined(ResultFile(path, run_of(config)).read())
+    dataset, schema = dataset_of(path), RunRecord[config]  # type: ignore[valid-type]
+    runs = logs.joined(ResultFile(path, schema).read())
     if not is_dataset_name(dataset) or not runs:
         found = f"{len(runs)} runs on {dataset or 'no data set'}"
         raise InputError(f"{path}: expected runs in a file named LOG.DATASET.jsonl, found {found}; name another")
@@ -297,8 +266,8 @@ class TrainingCommand:
         if self.sizes:
             parser.add_argument(flag(name), dest="sizes", nargs=1, choices=self.sizes, help=f"default: {default}")
         else:
-            add_one_or_several(parser, name, default, "sizes")
-        add_one_or_several(parser, "seed", self.config.seed, "seeds")
+            add_numbers(parser, name, default, "sizes")
+        add_numbers(parser, "seed", self.config.seed, "seeds")
         (kinds,) = (field.metadata["rule"][1] for field in dataclasses.fields(self.config) if field.name == "block")
         text = f"{', '.join(kinds)}, or several: highway,residual; both: highway,plain (default: {self.block})"
         parser.add_argument("--block", default=self.block, metavar="KIND,...", help=text)
@@ -309,9 +278,7 @@ class TrainingCommand:
         add_data_flags(parser, "auto" if self.fallback else None)
         add_job_flags(parser)
         text = "default: run.json or run_sweep.json; settings that differ from the default are appended to the name"
-        log = parser.add_mutually_exclusive_group()
-        log.add_argument("--out", type=Path, help=f"path of the log ({text})")
-        log.add_argument("--no-save", action="store_true", help="write no log")
+        parser.add_argument("--out", type=Path, help=f"path of the log ({text})")
         parser.add_argument("--save-model", type=Path, metavar="PATH", help="save the net (.npz) of a single run")
         add_replace(parser)
         text = "write events for TensorBoard, in a folder below DIR for each run (needs tensorboardX)"
@@ -321,7 +288,7 @@ class TrainingCommand:
     def job(self, given: argparse.Namespace, dataset: str, data: Dataset) -> Job:
         """Return the job that the flags describe; raises InputError."""
         configs = self.plan(given, data)
-        out = None if given.no_save else given.out or Path(self.log_name(given, dataset, configs))
+        out = given.out or Path(self.log_name(given, dataset, configs))
         names = ("jobs", "scheduler", "any_code", "fresh", "save_model", "replace", "tensorboard")
         options = {name: getattr(given, name) for name in names}
         commands = given.command_line, given.to_continue
@@ -407,8 +374,7 @@ def load_data(dataset: str, given: argparse.Namespace) -> tuple[str, Dataset]:
     return name_of(dataset, data), data
 
 
-def add_one_or_several(parser: argparse.ArgumentParser, name: str, default: int, dest: str) -> None:
-    """Add two flags that exclude each other: --NAME for one number, --NAMEs for a run for each of several."""
-    flags = parser.add_mutually_exclusive_group()
-    flags.add_argument(flag(name), dest=dest, type=int, nargs=1, metavar="N", help=f"one {name} (default: {default})")
-    flags.add_argument(f"{flag(name)}s", dest=dest, type=list_of_numbers, metavar="N,N,...", help="a run for each")
+def add_numbers(parser: argparse.ArgumentParser, name: str, default: int, dest: str) -> None:
+    """Add --NAME, also called --NAMEs, for a run for each of one number or several."""
+    text = f"one {name}, or several: a run for each (default: {default})"
+    parser.add_argument(flag(name), f"{flag(name)}s", dest=dest, type=list_of_numbers, metavar="N,N,...", help=text)

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple
 
 from highway_networks import InputError, as_path, find_file
@@ -256,13 +256,12 @@ SCRATCH = "highway-networks-"  # begins the names of folders for temporary files
 
 
 def scratch_folder() -> TemporaryDirectory:
-    """Make a folder for temporary files; it is removed when it is left or, after a kill, by `remove_scratch`."""
+    """Make a folder for temporary files; it is removed when it is left or, after a kill, by `remove_left`."""
     return TemporaryDirectory(prefix=f"{SCRATCH}{os.getpid()}-", ignore_cleanup_errors=True)
 
 
-def remove_left(folder: Path, prefix: str) -> list[str]:
-    """Remove the temporary files and folders PREFIX<process>-???????? of processes that were killed; return these."""
-    ended = []
+def remove_left(folder: Path, prefix: str) -> None:
+    """Remove the temporary files and folders PREFIX<process>-???????? of processes that were killed."""
     for left in folder.glob(f"{glob.escape(prefix)}[0-9]*-????????"):
         process = left.name.removeprefix(prefix).partition("-")[0]
         with suppress(OSError, ValueError, OverflowError):  # PermissionError of another user's, which is running
@@ -270,16 +269,6 @@ def remove_left(folder: Path, prefix: str) -> list[str]:
                 os.kill(int(process), 0)
             except ProcessLookupError:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
-                ended.append(process)
-    return ended
-
-
-def remove_scratch() -> None:
-    """Remove scratch folders of processes that were killed, and the semaphores that joblib has made for these."""
-    for process in remove_left(Path(gettempdir()), SCRATCH):
-        with suppress(OSError):
-            for semaphore in Path("/dev/shm").glob(f"sem.loky-{process}-*"):
-                semaphore.unlink()
 
 
 @contextmanager

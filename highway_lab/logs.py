@@ -117,9 +117,10 @@ class Log:
             here = replace(here, samples=first.environment.samples)
         for name, values in measured.items():
             if isinstance(values, list):
-                made_here = [isinstance(of, Result) and of.environment == here for of in values]
-                own = (replace(of, environment=None) if own else of for of, own in zip(values, made_here, strict=True))
-                measured[name] = [*own]
+                of_here = (getattr(of, "environment", None) == here for of in values)
+                measured[name] = [
+                    replace(of, environment=None) if own else of for of, own in zip(values, of_here, strict=True)
+                ]
         return cls(SCHEMA, now(), command, dataset, here, **measured)
 
 
@@ -318,6 +319,8 @@ def environment(threads: int = 1, programs: tuple[str, ...] = DENSE) -> Environm
     ours = git("ls-files", "--error-unmatch", Path(__file__).name) is not None  # else it is another project's checkout
     commit = git("rev-parse", "HEAD") if ours else None
     changed = git("status", "--porcelain", "--", ":/*.py") if ours else None
+    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in programs}
+    mathematical = {name: parsed(Path(file or ROOT / f"{name.replace('.', '/')}.py")) for name, file in files.items()}
     return Environment(
         python=platform.python_version(),
         numpy=np.__version__,
@@ -326,15 +329,11 @@ def environment(threads: int = 1, programs: tuple[str, ...] = DENSE) -> Environm
         threads=threads,
         platform=platform.platform(),
         cpu=_cpu(),
-        code=fingerprint(users_code() | {name: parsed(source_of(name)) for name in programs}),
+        code=fingerprint(users_code() | mathematical),
         samples="none",
         commit=commit,
         dirty=None if changed is None else bool(changed),
     )
-
-
-def source_of(module: str) -> Path:
-    return Path(getattr(sys.modules.get(module), "__file__", None) or ROOT / f"{module.replace('.', '/')}.py")
 
 
 _parsing = threading.Lock()  # CPython counts the depth of recursion for all threads together

@@ -23,6 +23,18 @@ def start(module: str) -> None:
     sys.exit(code)
 
 
+def refuse_parts() -> None:
+    """Exit with the line to type where `python -m PACKAGE.NAME` was typed: a part of a program does nothing alone.
+
+    A package calls it where it is imported: Python does that first, and has `-m` for the program's name meanwhile.
+    """
+    package, *parts = sys.orig_argv[sys.orig_argv.index("-m") + 1].split(".") if sys.argv[0] == "-m" else [""]
+    if parts and parts[-1] != "__main__":
+        line = f"python -m {package} {parts[-1]}"
+        print(f"{package}: error: expected {line}, found a dot for the space; type that line", file=sys.stderr)
+        sys.exit(2)
+
+
 def highway_networks() -> None:
     """Run the command of an installed package."""
     start("highway_lab.programs")

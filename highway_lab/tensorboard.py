@@ -31,8 +31,9 @@ class EventFile:
     """
 
     def __init__(self, folder: Path, dataset: str, config: Any):
-        self.place = events_of(folder, dataset, config)
-        self.file, self.rows = EventsWriter(str(self.place)), 0
+        place = folder / name_files(dataset, config) / "events"  # with which the file's name begins
+        make_place(place)
+        self.file, self.rows = EventsWriter(str(place)), 0
         self._add(0, session_log=SessionLog(status=SessionLog.START))  # voids earlier files from epoch 0 on
 
     def __call__(self, run: RunRecord) -> None:
@@ -50,13 +51,6 @@ class EventFile:
 
     def _add(self, step: int, **content: Any) -> None:
         self.file.write_event(Event(wall_time=time.time(), step=step, **content))
-
-
-def events_of(folder: Path, dataset: str, config: Any) -> Path:
-    """Return how the names of a run's event files begin; make their folder, or raise InputError."""
-    place = folder / name_files(dataset, config) / "events"
-    make_place(place)
-    return place
 
 
 def scalars(run: RunRecord, row: int) -> dict[str, float]:

@@ -160,15 +160,6 @@ def test_a_state_that_its_run_cannot_have_is_not_believed(digits, path, saved, c
     assert_trained_anew(digits, path, capsys)
 
 
-def test_a_checkpoint_with_a_digest_and_hyperparameters_in_it_as_older_versions_wrote_is_restored(digits, path, saved):
-    kept = {"lr": 0.1, "beta1": 0.8, "beta2": 0.9, "eps": 1e-3, "t": saved.optimizer.t}
-    change_state(path, optimizer=kept)
-    change_arrays(path, digest=np.array("0" * 64))
-    training = Training(SHORT, digits)
-    assert checkpoints.restore(path, training)
-    assert_same_bits(train_to(training, 4), train_to(saved, 4))
-
-
 def test_a_checkpoint_of_other_code_is_trained_anew_unless_any_will_do(digits, path, saved, capsys):
     change_state(path, code="another")
     training = Training(SHORT, digits)

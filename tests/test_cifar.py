@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import files_below, gz, refused_with
+from helpers import Intruder, files_below, gz, refused_with
 
 import highway_networks as hn
 import visualize_highway_networks as viz
@@ -181,25 +181,8 @@ def test_only_the_missing_files_are_unpacked(folder, archive, payloads):
     assert found == {name: payload for name, payload in payloads.items() if name != "data_batch_1.bin"}
 
 
-def test_nothing_is_left_where_the_archive_cannot_be_had(data_dir):
-    shutil.rmtree(data_dir)
-    with refused_with(data_dir, ARCHIVE, FOLDER, "cifar-10-batches-py"):
-        load(data_dir)
-    assert not data_dir.exists()
-
-
 def test_the_data_directory_may_be_the_folder_of_the_batches(folder):
     np.testing.assert_array_equal(load(folder).train_x, load(folder.parent).train_x)
-
-
-class Trap:
-    """Leaves a file where it is unpickled."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
 
 
 @pytest.mark.parametrize(("name", "key", "labels"), [("cifar-10", b"labels", 1), ("cifar-100", b"fine_labels", 2)])
@@ -224,7 +207,7 @@ def test_the_python_version_is_unpickled_only_if_it_is_the_published_one(tmp_pat
         )
         np.testing.assert_array_equal(data.test_y, tables[-1][:, labels - 1])
         assert (data.train_x.shape[1:], data.outputs) == ((3, 32, 32), cifar.classes)
-    trap = pickle.dumps(Trap(tmp_path / "sprung"))
+    trap = pickle.dumps(Intruder(tmp_path / "sprung"))
     for ending, content in (("", trap), (".gz", gz(trap)), (".xz", lzma.compress(trap))):
         (folder / file).unlink(missing_ok=True)
         place = folder / f"{file}{ending}"

@@ -11,7 +11,7 @@ import pytest
 from helpers import MNIST_FILES, Handler, assert_says, files_below, refused_with, write_small_mnist
 
 from highway_lab import files, programs
-from highway_lab.datasets import IDX_SOURCES, choose_dataset, load_dataset
+from highway_lab.datasets import IDX_SOURCES, load_dataset
 from highway_lab.files import DownloadError
 
 
@@ -41,9 +41,11 @@ def assert_is_small_mnist(data_dir: Path, good: Path) -> None:
     assert files_below(data_dir / "hinton-mnist") == files_below(good)
 
 
-def test_missing_files_are_downloaded_once(mirrored, serve, closed_port, tmp_path):
+@pytest.mark.parametrize("name", ["mnist", "auto"])
+def test_missing_files_are_downloaded_once(mirrored, serve, closed_port, tmp_path, capsys, name):
     data_dir = mirrored(serve(tmp_path / "good"))
-    first = load_dataset("mnist", data_dir)
+    first = load_dataset(name, data_dir)
+    assert capsys.readouterr().err == ""
     assert_is_small_mnist(data_dir, tmp_path / "good")
     mirrored(closed_port)
     for downloaded, read_again in zip(first, load_dataset("mnist", data_dir), strict=True):
@@ -104,13 +106,6 @@ def test_no_half_written_file_stays_if_every_mirror_fails(mirrored, serve, tmp_p
         load_dataset("mnist", data_dir)
     assert_says(error.value, data_dir, "hinton-mnist/", "MNIST/raw/", "mnist.npz", "127.0.0.1", "use the digits")
     assert not data_dir.exists(), "nothing is made, no folder either"
-
-
-def test_auto_is_mnist_if_it_can_be_downloaded(mirrored, serve, tmp_path, capsys):
-    data_dir = mirrored(serve(tmp_path / "good"))
-    assert choose_dataset(data_dir) == "mnist"
-    assert load_dataset("auto", data_dir).train_x.shape == (60, 1, 4, 4)
-    assert capsys.readouterr().err == ""
 
 
 SHORT_RUN = ("--depth", "1", "--block", "plain", "--epochs", "1")

@@ -30,6 +30,15 @@ def test_every_experiment_is_in_the_list_and_has_its_steps():
             assert experiment.parser.parse_args([step, "--jobs", "3"]).jobs == 3
 
 
+@pytest.mark.parametrize("part", ["experiments.using_depth", "experiments.looks.lesions", "benchmarks.conv_step"])
+def test_a_part_of_a_program_says_what_to_type(start, part):
+    process = start("-m", part, "run")
+    package, name = part.split(".")[0], part.split(".")[-1]
+    line = f"{package}: error: expected python -m {package} {name}, found a dot for the space; type that line\n"
+    assert process.communicate(timeout=60) == ("", line)
+    assert process.returncode == 2
+
+
 def test_no_two_experiments_share_a_figure():
     names = [name for of in map(load, STEPS) for name in of.contents.FIGURES]
     assert len(names) == len(set(names)) > len(OTHERS)

@@ -52,11 +52,9 @@ WRONG = [  # a change, what is said of it and where
     ({"parts": PARTS | {"c": PARTS["a"]}}, "Object contains unknown field `c`", "$.parts"),
     ({"parts": {"a": PARTS["a"]}}, "Object missing required field `b`", "$.parts"),
     ({"count": -1}, "Expected `int` >= 0", "$.count"),
-    ({"count": 10**400}, "expected a number from -1e+100 to 1e+100, found 1000", "$.count"),
     ({"score": 1.01}, "Expected `float` <= 1.0", "$.score"),
     ({"free": 1e308}, "expected a number from -1e+100 to 1e+100, found 1e+308", "$.free"),
     ({"free": [[1e308]]}, "expected a number from -1e+100 to 1e+100", "$.free[0][0]"),
-    ({"free": ["\x1b[2J"]}, "expected a text of at most 256 printable characters", "$.free[0]"),
 ]
 
 

@@ -72,7 +72,7 @@ def test_a_users_program_is_part_of_the_code_in_every_process(own_file, start):
 @pytest.mark.slow
 def test_a_program_that_starts_in_each_process_is_refused_in_a_line(own_file, start):
     Path(own_file).write_text("import sys\nfrom highway_lab.programs import main\nsys.exit(main())")
-    process = start(own_file, *SHORT, "--seeds", "0,1", "--jobs", "2", "--no-save")
+    process = start(own_file, *SHORT, "--seeds", "0,1", "--jobs", "2")
     _, error = process.communicate(timeout=120)
     assert (process.returncode, error.count("\n")) == (2, 1), error
     assert f"{own_file}: {UNGUARDED}" in error

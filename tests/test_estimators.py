@@ -75,7 +75,9 @@ def test_scikit_learns_own_checks(estimator, check):
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_every_block_learns_classes(block):
-    net = make_pipeline(StandardScaler(), HighwayClassifier(depth=3, hidden=20, block=block, random_state=0))
+    net = make_pipeline(
+        StandardScaler(), HighwayClassifier(depth=3, hidden=20, block=block, weight_decay=0.003, random_state=0)
+    )
     assert net.fit(X[::2], Y[::2]).score(X[1::2], Y[1::2]) > 0.85  # chance: 1/3
 
 
@@ -160,7 +162,7 @@ def test_balanced_classes_do_not_count_samples_of_no_weight():
 
 
 def test_several_labels_a_sample_are_learnt():
-    net = HighwayClassifier(depth=3, learning_rate=2e-3, random_state=0, max_iter=60)
+    net = HighwayClassifier(depth=3, learning_rate=2e-3, weight_decay=0.003, random_state=0, max_iter=60)
     net.fit(LABELS_X[:150], LABELS[:150])
     found, probabilities = net.predict(LABELS_X[150:]), net.predict_proba(LABELS_X[150:])
     assert (found == LABELS[150:]).mean() > 0.75 > np.maximum(LABELS.mean(axis=0), 1 - LABELS.mean(axis=0)).mean() + 0.1
@@ -372,7 +374,8 @@ def saved_and_loaded(net, path):
 
 @pytest.mark.parametrize("way", ["partial_fit", "pickled partial_fit", "saved partial_fit", "warm start"])
 def test_continued_training_is_as_if_it_had_not_stopped(way, tmp_path):
-    whole, parts = small(max_iter=6, tol=0).fit(X, Y), small(max_iter=2, tol=0, warm_start=way == "warm start")
+    usual = {"tol": 0, "weight_decay": 0.003}
+    whole, parts = small(max_iter=6, **usual).fit(X, Y), small(max_iter=2, **usual, warm_start=way == "warm start")
     for _ in range(3 if way == "warm start" else 6):
         parts = pickle.loads(pickle.dumps(parts)) if way.startswith("pickled") else parts
         if way == "saved partial_fit" and hasattr(parts, "net_"):

@@ -1075,7 +1075,7 @@ class Run:
     history: History
     gate_means: list[list[float | None]] | None  # mean T of each block, one row an epoch; None without gates
     net: Any
-    classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes were anything but 0..K-1
+    classes: tuple[Any, ...] = ()  # the class of each output, in order, if the classes were anything but 0..K-1
 
     def __repr__(self) -> str:
         of = self.history
@@ -1153,7 +1153,7 @@ class Dataset(NamedTuple):
     outputs: int | None = None  # K, that a net needs: classes are 0..K-1; None: as many as the targets have
     test_set: str = TEST_IMAGES  # which samples are there for testing, in words
     train_weights: np.ndarray | None = None  # (n,), factors on the losses of the training samples, 1 on average
-    classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes were anything but 0..K-1
+    classes: tuple[Any, ...] = ()  # the class of each output, in order, if the classes were anything but 0..K-1
 
 
 LARGEST_SIZE = 20  # mean absolute value of a column, beyond which `train` warns
@@ -1291,9 +1291,13 @@ def as_dataset(data: Any, loss: str) -> Dataset:
     if classes and (texts[0] or (data.outputs is None and not data.classes)):
         numbered = [y.astype(str if texts[0] else int) for y in targets]  # unsigned and signed would become floats
         labels, codes = np.unique(np.concatenate(numbered), return_inverse=True)
+        if data.classes and (others := {*labels.tolist()} - {*data.classes}):
+            raise InputError(f"classes: expected a name for each class, found none for {min(others)!r:.40}; add it")
+        if data.classes:
+            codes = np.array([data.classes.index(label) for label in labels])[codes]
+        elif not np.array_equal(labels, np.arange(len(labels))):
+            data = data._replace(classes=tuple(labels.tolist()))
         targets = np.split(codes, [len(targets[0])])
-        if not np.array_equal(labels, np.arange(len(labels))):
-            data = data._replace(classes=tuple(str(label) for label in labels))
     train_y, test_y = targets
     counted = max(int(y.max(initial=0)) for y in targets) + 1 if classes else math.prod(train_y.shape[1:])
     outputs = (len(data.classes) or counted) if data.outputs is None else data.outputs
@@ -1306,7 +1310,7 @@ def as_dataset(data: Any, loss: str) -> Dataset:
         check_array(f"{half}_x", x, (x.shape[0], *train_x.shape[1:]), given=getattr(data, f"{half}_x"))
         check_array(f"{half}_y", y, (x.shape[0],) if classes else (x.shape[0], outputs), *bounds)
     if classes and (unseen := np.setdiff1d(test_y, train_y).tolist()):
-        found = ", ".join(data.classes[of] if data.classes else str(of) for of in unseen)
+        found = ", ".join(str(data.classes[of] if data.classes else of) for of in unseen)
         warnings.warn(f"test_y: expected classes that train_y has, found others: {found:.60}", stacklevel=4)
     if (weights := data.train_weights) is not None:
         weights = as_numbers("train_weights", weights)

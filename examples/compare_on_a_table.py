@@ -31,7 +31,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from tqdm import tqdm
 
 from highway_estimators import HighwayClassifier, HighwayRegressor
-from highway_lab.cli import OneLineParser, import_files
+from highway_lab.cli import OneLineParser, import_file
 from highway_lab.figures import BLOCK_COLORS
 from highway_networks import BLOCKS
 
@@ -42,10 +42,10 @@ parser.add_argument("--target", help="the column to predict; numbers with more t
 parser.add_argument("--seeds", type=int, default=5, help="how often rows are held out (default: 5)")
 parser.add_argument("--tries", type=int, default=3, help="settings that each kind tries for each seed (default: 3)")
 parser.add_argument("--out", default="compare_on_a_table", help="name of .csv, .tex and .png (default: %(default)s)")
-words = [] if "ipykernel" in sys.modules else sys.argv[1:]  # a notebook's are not ours
-asked = parser.parse_args(words)
+asked = parser.parse_args([] if "ipykernel" in sys.modules else None)  # a notebook's words are not ours
 try:
-    import_files(words)
+    for own in getattr(asked, "import", []):
+        import_file(own)
     table = pd.read_csv(asked.file) if asked.file else load_breast_cancer(as_frame=True).frame
     name, target = (asked.file.stem, asked.target) if asked.file else ("breast cancer", "target")
     if target not in table:

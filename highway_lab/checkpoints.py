@@ -40,7 +40,6 @@ class State:
 
 
 def code_of(training: Any) -> str:
-    """Return the fingerprint of the mathematics of a training."""
     return logs.environment(programs=logs.mathematics(training)).code
 
 

@@ -71,7 +71,11 @@ def run_cli(
                 found = f"expected none that is empty, found {empty[0]!r}"  # of a path it would mean this folder
                 raise InputError(f"arguments: {found}; give it a value, or leave it out")
             words = [with_home(word) for word in argv]
-            import_files(words)
+            first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+            first.add_argument("--import", action="append", dest="files", default=[], nargs="?")
+            for file in filter(None, first.parse_known_args(words)[0].files):  # the other words may use what they add
+                if file not in imported:
+                    import_file(file)
             check_names()
             arguments = parser.parse_args(words)
             arguments.command_line = " ".join([parser.prog, *map(quote, argv)])
@@ -98,15 +102,6 @@ def with_home(word: str) -> str:
     """Return a word in which ~, also behind --flag=, is a home folder: quoted, or behind =, the shell leaves it."""
     found = re.fullmatch("(--[^=]+=)?(~.*)", word, re.DOTALL)
     return f"{found[1] or ''}{as_path(found[2])}" if found else word
-
-
-def import_files(argv: Sequence[str]) -> None:
-    """Import the files that `argv` names, before the rest of it is parsed, which may use what they add."""
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    first.add_argument("--import", action="append", dest="files", default=[], nargs="?")
-    for file in filter(None, first.parse_known_args(argv)[0].files):
-        if file not in imported:
-            import_file(file)
 
 
 def import_file(file: str, flag: str = "--import") -> None:
@@ -161,7 +156,7 @@ def check_names() -> None:
 
 def import_words(files: Sequence[str]) -> str:
     """Return the words of a command line that import these files, each after a space."""
-    return "".join(f" --import {quote(Path(file))}" for file in files)
+    return "".join(f" --import {quote(file)}" for file in files)
 
 
 def in_flags(error: InputError) -> str:
@@ -171,9 +166,8 @@ def in_flags(error: InputError) -> str:
 
 
 def quote(word: str | os.PathLike) -> str:
-    """Return a word as a shell takes it, in one line; a path that begins as a flag does is told as ./-PATH."""
-    begins_as_flag = isinstance(word, Path) and str(word).startswith("-")
-    return printable(shlex.quote(f"./{word}" if begins_as_flag else os.fspath(word)))
+    """Return a word as a shell takes it, in one line."""
+    return printable(shlex.quote(os.fspath(word)))
 
 
 @contextmanager

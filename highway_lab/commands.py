@@ -68,11 +68,9 @@ class Job:
         for path in (self.out, lines_beside(self.out, self.dataset), *self.checkpoint_paths()):
             check_writable(path)
         check_replaceable(self.out, self.replace, self.made_log)
-        for name, of in (("--save-model", self.save_model), ("--tensorboard", self.tensorboard)):
-            if self.scheduler and of:
-                raise InputError(
-                    f"{name}: expected files of this machine, found --scheduler {self.scheduler}; leave one out"
-                )
+        if self.scheduler and (self.save_model or self.tensorboard):
+            name = "--save-model" if self.save_model else "--tensorboard"
+            raise InputError(f"{name}: expected files of this machine, found --scheduler; leave one out")
         if self.save_model:
             if len(self.configs) > 1:
                 choice = f"one {flag(self.configs[0].SIZE)}, --block and --seed"
@@ -82,7 +80,6 @@ class Job:
             check_replaceable(self.save_model, self.replace)
 
     def made_log(self) -> bool:
-        """Return whether the log that is there is of the same runs."""
         schema: Any = RunLog[type(self.configs[0])]  # type: ignore[misc]
         log: Any = logs.read_any(self.out, schema)
         return bool(log) and log.dataset.name == self.dataset and {run.config for run in log.runs} == {*self.configs}
@@ -101,7 +98,6 @@ def lines_beside(out: Path, dataset: str) -> Path:
 
 
 def dataset_of(lines: Path) -> str:
-    """Return the data set that the name of a job's epochs and runs states."""
     return Path(lines.stem).suffix.removeprefix(".")
 
 

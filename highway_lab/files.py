@@ -200,7 +200,6 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
 
 
 def remove(*paths: str | os.PathLike) -> None:
-    """Remove files that are there."""
     for path in paths:
         Path(path).unlink(missing_ok=True)
 
@@ -208,16 +207,16 @@ def remove(*paths: str | os.PathLike) -> None:
 def check_writable(path: str | os.PathLike) -> None:
     """Raise the InputError that `atomic_write` would raise, before hours of work rather than after them."""
     place = followed(path)
-    if os.path.islink(place):
-        raise unwritable(path, "a link that leads nowhere")
     try:
         check_regular(place)
+        if os.path.islink(place):
+            raise OSError(None, "a link that leads nowhere")
+        if not os.path.isdir(place.parent):
+            raise OSError(None, f"no directory {place.parent}")
+        if not os.access(place.parent, os.W_OK):
+            raise OSError(None, f"no permission to write in {place.parent}")
     except OSError as error:
         raise unwritable(path, error.strerror) from error
-    if not os.path.isdir(place.parent):
-        raise unwritable(path, f"no directory {place.parent}")
-    if not os.access(place.parent, os.W_OK):
-        raise unwritable(path, f"no permission to write in {place.parent}")
 
 
 def check_suffix(flag: str, path: Path, like: str) -> None:
@@ -248,7 +247,6 @@ def followed(path: str | os.PathLike) -> Path:
 
 
 def unwritable(path: str | os.PathLike, found: str | None) -> InputError:
-    """Make the error of a path that cannot be written."""
     return InputError(f"{path}: expected a place to write, found: {found}; choose another path or free the disk")
 
 

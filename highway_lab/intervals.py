@@ -63,7 +63,6 @@ def difference(a: Sequence[float], b: Sequence[float]) -> Interval:
 
 
 def _about(value: Any, test: Callable[..., Any], *samples: Any, **options: Any) -> Interval:
-    """Return the value with the interval that SciPy's test gives."""
     with warnings.catch_warnings(action="ignore"):  # about equal values and single ones
         low, high = test(*samples, **options).confidence_interval(LEVEL)
     half = float(high - low) / 2

@@ -272,7 +272,6 @@ def _connect(scheduler: str) -> Iterator[Any]:
 
 
 def check_scheduler(scheduler: str) -> None:
-    """Raise InputError unless there is a Dask scheduler."""
     with _connect(scheduler):
         pass
 
@@ -347,7 +346,6 @@ def is_of_today(task: Any, made: logs.Environment | None, samples: str) -> bool:
 
 
 def check_of_today(path: Path, foreign: Collection[Any]) -> None:
-    """Raise InputError if there are results of other code."""
     if foreign:
         raise InputError(
             f"{path}: expected runs of the training code as it is now, found {len(foreign)} of other code; "

@@ -127,24 +127,6 @@ class Log:
 # ----------------------------------------------------------------------------------------- training runs
 
 
-def check_history(history: History) -> None:
-    """Raise ValueError for columns that do not agree, or that hold what they cannot."""
-    rows = len(history.epoch)
-    for name, column in vars(history).items():
-        known = [value for value in column if value is not None]
-        expected = rows if history.validation_loss or "validation" not in name else 0
-        if len(column) != expected:
-            raise ValueError(f"expected {name} of {expected} entries, found {len(column)}")
-        if name.endswith("_score") and max(known, default=1) > 1:
-            raise ValueError(f"expected a {name} of at most 1, found {max(known)}")
-        if name in ("grad_norm", "seconds") and min(known, default=0) < 0:
-            raise ValueError(f"expected {name} of at least 0, found {min(known)}")
-    if not rows or history.epoch[0] < 0 or history.epoch != [*range(history.epoch[0], history.epoch[0] + rows)]:
-        raise ValueError("expected epochs from 0 on, each following the one before, found others")
-    if None in history.train_loss[:-1]:
-        raise ValueError("expected numbers in train_loss before the last, found null")
-
-
 class Trained(Result):
     """What results of training by a `config` share; they have a `history`, and may have `diverged`."""
 
@@ -154,16 +136,28 @@ class Trained(Result):
     in_parts = False  # whether a line may hold some epochs only
 
     def __post_init__(self) -> None:
-        check_history(self.history)
-        first, last = self.history.epoch[0], self.history.epoch[-1]
+        history, rows = self.history, len(self.history.epoch)
+        for name, column in vars(history).items():
+            known = [value for value in column if value is not None]
+            expected = rows if history.validation_loss or "validation" not in name else 0
+            if len(column) != expected:
+                raise ValueError(f"expected {name} of {expected} entries, found {len(column)}")
+            if name.endswith("_score") and max(known, default=1) > 1:
+                raise ValueError(f"expected a {name} of at most 1, found {max(known)}")
+            if name in ("grad_norm", "seconds") and min(known, default=0) < 0:
+                raise ValueError(f"expected {name} of at least 0, found {min(known)}")
+        if not rows or history.epoch[0] < 0 or history.epoch != [*range(history.epoch[0], history.epoch[0] + rows)]:
+            raise ValueError("expected epochs from 0 on, each following the one before, found others")
+        if None in history.train_loss[:-1]:
+            raise ValueError("expected numbers in train_loss before the last, found null")
+        first, last = history.epoch[0], history.epoch[-1]
         if last > self.epochs or not (self.whole or self.in_parts):
             raise ValueError(f"expected the epochs 0 to {self.epochs}, found {first} to {last}")
-        if not self.diverged and self.history.train_loss[-1] is None:
+        if not self.diverged and history.train_loss[-1] is None:
             raise ValueError("expected a last train_loss of a run that has not diverged, found null")
 
     @property
     def epochs(self) -> int:
-        """Number of epochs after which the run ends."""
         return self.config.epochs
 
     @property
@@ -204,7 +198,6 @@ class RunRecord(Trained, Generic[ConfigT]):
         return cls(None, run.config, run.n_params, run.metric, run.diverged, run.history, run.gate_means)
 
     def rows(self, start: int, stop: int | None = None) -> Self:
-        """Return the record of some epochs only."""
         history = History(*(column[start:stop] for column in self.history.columns()))
         return replace(self, history=history, gate_means=self.gate_means and self.gate_means[start:stop])
 

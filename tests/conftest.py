@@ -96,19 +96,25 @@ ARMS = {"mine": Arm({"block": "mine"}, {"lr": (1e-3, 3e-3)})}
 
 
 @pytest.fixture
-def my_arm(workdir, monkeypatch) -> Iterator[Path]:
-    """A file with a kind of net of one's own; what importing files changes lasts as long as the test."""
-    path = Path("my_arm.py")
-    path.write_text(MY_ARM)
+def imports_undone(workdir, monkeypatch) -> Iterator[None]:
+    """What importing a user's files in the current directory changes lasts as long as the test."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     blocks = dict(hn.BLOCKS)
-    yield path
-    for file in logs.imported:
-        sys.modules.pop(Path(file).stem, None)
+    yield
+    for file in workdir.glob("*.py"):
+        sys.modules.pop(file.stem, None)
     logs.imported.clear()
     environment.cache_clear()
     hn.BLOCKS.clear()
     hn.BLOCKS.update(blocks)
+
+
+@pytest.fixture
+def my_arm(imports_undone) -> Path:
+    """A file with a kind of net of one's own."""
+    path = Path("my_arm.py")
+    path.write_text(MY_ARM)
+    return path
 
 
 @pytest.fixture

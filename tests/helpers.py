@@ -245,6 +245,12 @@ def contents(path: Path) -> dict[str, np.ndarray]:
         return dict(stored)
 
 
+def rewrite(path: Path, **changes: np.ndarray | None) -> None:
+    """Write an .npz file again with some arrays replaced; None leaves one out."""
+    arrays = contents(path) | changes
+    np.savez(path, **{name: value for name, value in arrays.items() if value is not None})
+
+
 def same_nets(first, second) -> bool:
     """Tell whether two fitted estimators have the same parameters and buffers, bit for bit."""
     tensors = ([estimator.net_.params.flat, *estimator.net_.buffers.values()] for estimator in (first, second))

@@ -30,17 +30,10 @@ UNGUARDED = 'expected `if __name__ == "__main__":` above the call of main, found
 
 
 @pytest.fixture
-def own_file(workdir, monkeypatch):
-    """A file with a block; what importing it changes lasts as long as the test."""
+def own_file(imports_undone) -> str:
+    """A file with a block."""
     Path("own_block.py").write_text(OWN)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    blocks = dict(BLOCKS)
-    yield "own_block.py"
-    logs.imported.clear()
-    environment.cache_clear()
-    BLOCKS.clear()
-    BLOCKS.update(blocks)
-    sys.modules.pop("own_block", None)
+    return "own_block.py"
 
 
 def test_a_block_of_a_users_file_is_trained_beside_another_and_drawn(own_file, capsys):
@@ -85,7 +78,6 @@ def test_a_users_file_and_what_it_imports_beside_it_are_part_of_the_code(own_fil
         Path("beside.py").write_text(text)
         cli.import_file(own_file)
         codes.append(environment().code)
-    sys.modules.pop("beside")
     assert len(set(codes)) == 3
     assert codes[2] == codes[3]
 

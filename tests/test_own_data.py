@@ -40,13 +40,13 @@ def test_labels_may_be_texts():
 
 
 CLASSES = {
-    "from 1": (Y + 1, Y_TEST + 1, ("1", "2")),
-    "-1 and +1": (2 * Y - 1, 2 * Y_TEST - 1, ("-1", "1")),
-    "numbers of customers": (Y * 10**9, Y_TEST * 10**9, ("0", "1000000000")),
+    "from 1": (Y + 1, Y_TEST + 1, (1, 2)),
+    "-1 and +1": (2 * Y - 1, 2 * Y_TEST - 1, (-1, 1)),
+    "numbers of customers": (Y * 10**9, Y_TEST * 10**9, (0, 10**9)),
     "a column": (Y[:, None], Y_TEST[:, None], ()),
     "truth values": (Y > 0, Y_TEST > 0, ()),
-    "unsigned and signed": (Y.astype(np.uint64) + 1, Y_TEST + 1, ("1", "2")),
-    "integers as objects": (Y.astype(object) + 1, Y_TEST + 1, ("1", "2")),
+    "unsigned and signed": (Y.astype(np.uint64) + 1, Y_TEST + 1, (1, 2)),
+    "integers as objects": (Y.astype(object) + 1, Y_TEST + 1, (1, 2)),
     "a column of texts": (np.array(["no", "yes"])[Y][:, None], np.array(["no", "yes"])[Y_TEST], ("no", "yes")),
 }
 
@@ -56,7 +56,21 @@ def test_distinct_labels_in_order_are_the_classes(y, y_test, classes):
     numbered = train(SMALL, (X, Y, X_TEST, Y_TEST)).net
     run = train(SMALL, (X, y, X_TEST, y_test))
     assert run.classes == classes
+    predicted = run.net.predict(X_TEST).argmax(axis=1)
+    if classes:  # of the labels' own type, so that they compare
+        assert np.mean(np.array(run.classes)[predicted] == np.ravel(y_test)) == run.history.test_score[-1]
     np.testing.assert_array_equal(run.net.params.flat, numbered.params.flat)
+
+
+def test_the_classes_of_texts_keep_the_order_that_is_stated():
+    names = np.array(["x", "y"])
+    data = Dataset(X, names[Y], X_TEST, names[Y_TEST], classes=("y", "x"))
+    flipped = train(SMALL, Dataset(X, 1 - Y, X_TEST, 1 - Y_TEST, outputs=2)).net
+    run = train(SMALL, data)
+    assert run.classes == ("y", "x")
+    np.testing.assert_array_equal(run.net.params.flat, flipped.params.flat)
+    with refused_with("classes: ", "found none for 'y'"):
+        train(SMALL, data._replace(classes=("x", "z")))
 
 
 @pytest.mark.parametrize("missing", [None, math.nan, pd.NA], ids=str)

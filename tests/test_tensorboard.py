@@ -12,17 +12,12 @@ import pytest
 from helpers import files_below
 from made_up import made_up_run
 
-import highway_networks as hn
 from highway_lab import datasets, logs, programs
 from highway_lab.console import name_files
-from highway_lab.logs import RunLog
+from visualize_highway_networks import read_log
 
 SHORT = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "3", "--depth", "2")
 HPARAMS = ("experiment", "session_start_info", "session_end_info")
-
-
-def read(path: Path) -> RunLog:
-    return logs.read(path, RunLog[hn.Config], "a remedy")
 
 
 def events(folder: Path) -> Iterator:
@@ -81,7 +76,7 @@ def hyperparameters(folder: Path) -> dict[str, object]:
 
 def test_tensorboard_is_told_what_the_log_says_of_each_run(workdir):
     assert programs.main([*SHORT, "--seeds", "0,1", "--out", "log.json", "--tensorboard", "new/events"]) == 0
-    runs = read(Path("log.json")).runs
+    runs = read_log(Path("log.json")).runs
     folders = {name_files("digits", run.config): run for run in runs}
     assert {path.name for path in Path("new/events").iterdir()} == set(folders)
     assert next(iter(folders)).startswith("digits-highway-depth-2-seed-0-")
@@ -107,7 +102,7 @@ def test_a_run_that_is_made_again_replaces_what_it_was(workdir):
     (file,) = Path("events").rglob("events.*")
     file.rename(file.with_name("events.earlier"))  # a second passes
     assert programs.main(words) == 0
-    (run,) = read(Path("log.json")).runs
+    (run,) = read_log(Path("log.json")).runs
     check_events(file.parent, run)
 
 

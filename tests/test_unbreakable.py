@@ -25,8 +25,7 @@ from experiments.looks import gate_maps, models
 from highway_lab import commands, datasets, logs, programs
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.console import name_files
-from highway_lab.files import read_bytes
-from highway_networks import InputError, fitted
+from highway_networks import fitted
 
 DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
 SHORT = (*DIGITS, "--depth", "1", "--block", "plain")
@@ -70,12 +69,6 @@ def test_a_name_of_bytes_that_are_no_text_is_logged_readably_and_drawn(workdir):
     assert Path("viz/a\udcff/highway_networks.gif").exists()
 
 
-def test_the_command_that_draws_a_log_can_be_typed_though_its_name_begins_as_a_flag(workdir, capsys):
-    assert programs.main([*DIGITS, "--depth", "1", "--out=-a b.json"]) == 0
-    *_, path = shlex.split(capsys.readouterr().out.splitlines()[-1])
-    assert path == "./-a b.json"
-
-
 @pytest.mark.parametrize("words", [["a\nb.json"], ["a.json", "--out\r\nb"]], ids=["file", "flag"])
 def test_an_error_is_one_line_whatever_it_quotes(workdir, refused, words):
     error = refused(viz.main, [*words, "\x1b[2J\x9b1m\x07\u202e"])  # would clear a terminal, colour, ring
@@ -106,14 +99,6 @@ def test_what_is_no_file_in_the_place_of_one_is_refused(workdir, refused, no_tra
     error = refused(programs.main, [*SHORT, "--out", "log.json", "--save-model", "net.npz"])
     assert f"error: {name}: expected a place to write, found: {found}" in error
     assert f"error: {name}: expected a " in refused(viz.main, [name])
-
-
-def test_a_huge_file_is_not_read(tmp_path):
-    path = tmp_path / "huge-idx1-ubyte"
-    path.touch()
-    os.truncate(path, 2**40)
-    with pytest.raises(InputError, match="268,435,456 bytes"):
-        read_bytes(path)
 
 
 def test_a_log_that_would_fill_the_memory_is_not_read(workdir, refused):

@@ -13,15 +13,11 @@ import visualize_highway_networks as viz
 from highway_lab import logs, programs
 from highway_lab.commands import EpochLines, read_unfinished
 from highway_lab.jobs import ResultFile
-from highway_lab.logs import RunLog, RunRecord, joined
+from highway_lab.logs import RunRecord, joined
 from highway_lab.training import Training
 
 SHORT = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "3", "--depth", "2")
 LINES = Path("log.digits.jsonl")
-
-
-def read(path: Path, config: type = hn.Config) -> RunLog:
-    return logs.read(path, RunLog[config], "a remedy")
 
 
 @pytest.mark.parametrize("old", [None, "a whole log"])
@@ -45,7 +41,7 @@ def test_each_epoch_is_a_line_until_the_log_is_finished(workdir, monkeypatch, ol
     first = [[("highway", epoch)] for epoch in range(3)]
     assert seen == [*first, *([("highway", 3), ("plain", epoch)] for epoch in range(3))]
     assert [path.name for path in workdir.iterdir()] == ["log.json"]
-    assert read(Path("log.json")).finished
+    assert viz.read_log(Path("log.json")).finished
 
 
 def test_records_of_epochs_put_together_are_the_run():

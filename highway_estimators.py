@@ -91,7 +91,8 @@ __all__ = ["HighwayClassifier", "HighwayRegressor", "gate_bias_for"]
 
 ROWS = 512  # samples whose gates are computed together: a block's arrays stay in the processor's cache
 LARGEST_BATCH = 200  # of batch_size="auto", as in scikit-learn
-DECAY, SHALLOW = 0.003, 5  # of weight_decay="auto": a factor, and the most blocks of a net that has it
+DECAY, SHALLOW = 0.003, 5  # of weight_decay="auto": the least factor, and the most blocks of a net that has it
+DECAY_OF_ALL = 3.0  # its factor times the number of samples, where these are few
 FEWEST = 100  # samples to validate on, of early_stopping="auto"
 PRECISIONS = [np.float64, np.float32]
 EITHER = (lambda value: True, "True or False")
@@ -197,8 +198,9 @@ class HighwayEstimator(BaseEstimator):
     batch_size: int | str = hyperparameter("auto", f"Samples a step; auto is {LARGEST_BATCH}, or all.", POSITIVE)
     weight_decay: float | str = hyperparameter(
         "auto",
-        f"Factor on the weights, added to their gradients; auto: {DECAY} up to {SHALLOW} blocks, 0 for more, whose "
-        "gates would no longer depend on the sample.",
+        f"Factor on the weights, added to their gradients; auto: {DECAY}, or in `fit` {DECAY_OF_ALL:g} by the number "
+        "of samples (by the sum of their weights, if that is larger) if that is more; 0 above "
+        f"{SHALLOW} blocks, whose gates would no longer depend on the sample.",
         ZERO_OR_MORE,
     )
     clip: float = hyperparameter(5.0, "Largest global L2 norm of the gradients; 0: no limit.", ZERO_OR_MORE)
@@ -284,6 +286,7 @@ class HighwayEstimator(BaseEstimator):
         names = {of.name for of in dataclasses.fields(self._config_type)}
         config = self._new_config(
             resume,
+            math.inf if incremental else max(len(y), sum([] if weights is None else weights.tolist())),
             **{name: value for name, value in vars(given).items() if name in names and value != "auto"},
             n_train=X.shape[0],
             seed=rng.randint(2**31),
@@ -307,8 +310,11 @@ class HighwayEstimator(BaseEstimator):
         self.n_iter_ = len(self.loss_curve_)
         return warning
 
-    def _new_config(self, resume: bool, **chosen: Any) -> TrainingConfig:
-        """Return the configuration of the net and its training; `chosen` has all parameters but those that are auto."""
+    def _new_config(self, resume: bool, counted: float, **chosen: Any) -> TrainingConfig:
+        """Return the configuration of the net and its training; `chosen` has all parameters but those that are auto.
+
+        `counted`: the number of samples, or the sum of their weights if that is more; inf if others will follow.
+        """
         raise NotImplementedError
 
     def _checked_parameters(self) -> SimpleNamespace:
@@ -422,10 +428,6 @@ class HighwayEstimator(BaseEstimator):
         check_is_fitted(self)
         return np.array([self.lesion(l).score(X, y) for l in range(1, self.net_.depth + 1)])
 
-    def _gates(self, X) -> Iterator[tuple[slice, int, np.ndarray]]:
-        """Yield a slice of the samples, a block's index and its T (D, ..., B), which the next block may overwrite."""
-        raise NotImplementedError
-
     def _mean_gates(self, X) -> np.ndarray:
         """Return the mean T of each block for each sample, (n, L)."""
         X = self._inputs(X)
@@ -443,10 +445,6 @@ class HighwayEstimator(BaseEstimator):
     def effective_depth(self, X) -> np.ndarray:
         """Return the sum over blocks of the mean T, for each sample of X: (n,)."""
         return self._mean_gates(X).sum(axis=1)
-
-    def _follow(self, net: Any) -> None:
-        """Set the parameters that describe the net to those of this one."""
-        raise NotImplementedError
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted estimator as .npz, without pickle, whole or not at all; training can go on from it.
@@ -546,12 +544,12 @@ class DenseEstimator(HighwayEstimator):
     _net_type: ClassVar[type] = DeepNet
     _config_type: ClassVar[type] = Config
 
-    def _new_config(self, resume: bool, **chosen: Any) -> Config:
+    def _new_config(self, resume: bool, counted: float, **chosen: Any) -> Config:
         depth = chosen.get("depth", self.net_.depth if resume else depth_for(chosen["n_train"]))
         auto = {
             "depth": depth,
             "gate_bias": gate_bias_for(depth),
-            "weight_decay": DECAY if depth <= SHALLOW else 0.0,
+            "weight_decay": max(DECAY, DECAY_OF_ALL / counted) if depth <= SHALLOW else 0.0,
             "batch_size": LARGEST_BATCH,
         }
         return Config(**auto | chosen)
@@ -566,6 +564,7 @@ class DenseEstimator(HighwayEstimator):
             raise
 
     def _gates(self, X) -> Iterator[tuple[slice, int, np.ndarray]]:
+        """Yield a slice of the samples, a block's index and its T (D, ..., B), which the next block may overwrite."""
         with one_thread():
             for rows in gen_batches(X.shape[0], ROWS):
                 x_0 = self.net_.embed(self.net_.preprocess(X[rows]))
@@ -582,6 +581,7 @@ class DenseEstimator(HighwayEstimator):
         return T
 
     def _follow(self, net: DeepNet) -> None:
+        """Set the parameters that describe the net to those of this one."""
         self.depth = net.depth
 
     def __sklearn_tags__(self):

@@ -83,7 +83,7 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
     _net_type: ClassVar[type] = SlicedConvNet
     _config_type: ClassVar[type] = ImageConfig
 
-    def _new_config(self, resume: bool, **chosen: Any) -> ImageConfig:
+    def _new_config(self, resume: bool, counted: float, **chosen: Any) -> ImageConfig:
         if self.stages is not None and not (isinstance(self.stages, Sequence) and self.stages):
             found = f"expected a list of some, found {self.stages!r:.40}"
             raise ValueError(f"stages: {found}; name them, or leave it None for those of `net`")

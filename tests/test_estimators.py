@@ -65,7 +65,7 @@ def small(**parameters) -> HighwayClassifier:
     return HighwayClassifier(**SMALL | parameters)
 
 
-@parametrize_with_checks([kind(depth=2, hidden=20, max_iter=80) for kind in (HighwayClassifier, HighwayRegressor)])
+@parametrize_with_checks([kind(depth=2, hidden=20, max_iter=120) for kind in (HighwayClassifier, HighwayRegressor)])
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
@@ -75,7 +75,9 @@ def test_scikit_learns_own_checks(estimator, check):
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_every_block_learns_classes(block):
-    net = make_pipeline(StandardScaler(), HighwayClassifier(depth=3, hidden=20, block=block, random_state=0))
+    net = make_pipeline(
+        StandardScaler(), HighwayClassifier(depth=3, hidden=20, block=block, weight_decay=0.003, random_state=0)
+    )
     assert net.fit(X[::2], Y[::2]).score(X[1::2], Y[1::2]) > 0.85  # chance: 1/3
 
 
@@ -102,9 +104,10 @@ def test_computes_in_the_precision_of_its_inputs(dtype):
 )
 def test_only_the_ratios_of_weights_matter(dtype, factor):
     weights = np.linspace(0.1, 1, 150)
-    first, second = (small().fit(X.astype(dtype), Y, sample_weight=of * weights) for of in (1, factor))
+    net = small(weight_decay=0.003)
+    first, second = (clone(net).fit(X.astype(dtype), Y, sample_weight=of * weights) for of in (1, factor))
     np.testing.assert_allclose(first.loss_curve_, second.loss_curve_, rtol=1e-5)
-    assert same_nets(small().fit(X, Y, sample_weight=2.0), small().fit(X, Y))
+    assert same_nets(clone(net).fit(X, Y, sample_weight=2.0), net.fit(X, Y))
 
 
 def test_samples_of_no_weight_are_none():
@@ -159,7 +162,7 @@ def test_balanced_classes_do_not_count_samples_of_no_weight():
 
 
 def test_several_labels_a_sample_are_learnt():
-    net = HighwayClassifier(depth=3, learning_rate=2e-3, random_state=0, max_iter=60)
+    net = HighwayClassifier(depth=3, learning_rate=2e-3, weight_decay=0.003, random_state=0, max_iter=60)
     net.fit(LABELS_X[:150], LABELS[:150])
     found, probabilities = net.predict(LABELS_X[150:]), net.predict_proba(LABELS_X[150:])
     assert (found == LABELS[150:]).mean() > 0.75 > np.maximum(LABELS.mean(axis=0), 1 - LABELS.mean(axis=0)).mean() + 0.1
@@ -349,9 +352,12 @@ def test_the_depth_follows_the_number_of_samples(n, depth):
     assert depth_for(n) == depth
 
 
-def test_weights_of_deep_nets_do_not_decay_by_themselves():
-    for depth, decay in ((5, 0.003), (6, 0.0)):
-        assert same_nets(*(small(depth=depth, weight_decay=of).fit(X, Y) for of in ("auto", decay)))
+def test_weights_decay_the_more_the_fewer_samples_there_are_but_not_in_deep_nets():
+    for depth, weight, decay in [(5, 1, 3 / 150), (5, 2, 3 / 300), (5, 1e-3, 3 / 150), (5, 7, 0.003), (6, 1, 0.0)]:
+        both = (small(depth=depth, weight_decay=of) for of in ("auto", decay))
+        assert same_nets(*(net.fit(X, Y, sample_weight=weight) for net in both))
+    parts = (small(weight_decay=of).partial_fit(X[::9], Y[::9], classes=[0, 1, 2]) for of in ("auto", 0.003))
+    assert same_nets(*parts), "a part does not tell how many there are"
 
 
 def test_training_continues_at_the_depth_that_the_first_samples_gave():
@@ -368,7 +374,8 @@ def saved_and_loaded(net, path):
 
 @pytest.mark.parametrize("way", ["partial_fit", "pickled partial_fit", "saved partial_fit", "warm start"])
 def test_continued_training_is_as_if_it_had_not_stopped(way, tmp_path):
-    whole, parts = small(max_iter=6, tol=0).fit(X, Y), small(max_iter=2, tol=0, warm_start=way == "warm start")
+    usual = {"tol": 0, "weight_decay": 0.003}
+    whole, parts = small(max_iter=6, **usual).fit(X, Y), small(max_iter=2, **usual, warm_start=way == "warm start")
     for _ in range(3 if way == "warm start" else 6):
         parts = pickle.loads(pickle.dumps(parts)) if way.startswith("pickled") else parts
         if way == "saved partial_fit" and hasattr(parts, "net_"):

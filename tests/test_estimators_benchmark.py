@@ -12,7 +12,7 @@ from benchmarks import estimator_defaults, estimators
 from benchmarks.estimator_defaults import DefaultsLog, chosen
 from benchmarks.estimators import FEW, HIGHWAY, MLP, EstimatorsLog, Scores, Task, corrected
 from benchmarks.measures import Spread
-from highway_estimators import DECAY, HighwayClassifier
+from highway_estimators import DECAY_OF_ALL, HighwayClassifier
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -80,9 +80,11 @@ def test_a_run_logs_all_that_its_page_tells(tmp_path, monkeypatch, module, argv)
     }
     monkeypatch.setattr(module, "TASKS", tasks)
     monkeypatch.setattr(module, "FOLDS", 2)
-    monkeypatch.setattr(estimator_defaults, "CANDIDATES", [{"depth": 1}, {"depth": "auto"}])
+    monkeypatch.setattr(estimator_defaults, "CANDIDATES", [{"weight_decay": 0.1}, {"weight_decay": "3 / samples"}])
     log = logged(module.BENCHMARK, tmp_path / "log.json", *argv)
-    contenders = estimators.CLASSIFIERS if module is estimators else [MLP, "depth=1", "depth=auto"]
+    contenders = (
+        estimators.CLASSIFIERS if module is estimators else [MLP, "weight_decay=0.1", "weight_decay=3 / samples"]
+    )
     assert [(of.task, of.contender) for of in log.scores] == [(task, name) for task in tasks for name in contenders]
     assert [len(of.scores) for of in log.scores] == [2] * len(contenders) + [8] * len(contenders) + [2] * len(
         contenders
@@ -92,6 +94,6 @@ def test_a_run_logs_all_that_its_page_tells(tmp_path, monkeypatch, module, argv)
 
 def test_the_defaults_are_the_candidate_that_the_rule_takes():
     log = estimator_defaults.BENCHMARK.read(committed_log("benchmarks/estimator_defaults.json"))
-    defaults = HighwayClassifier().get_params() | {"weight_decay": DECAY}  # "auto", of a net of few blocks
+    defaults = HighwayClassifier().get_params() | {"weight_decay": f"{DECAY_OF_ALL:g} / samples"}  # "auto"
     names = {estimator_defaults.words(of): of for of in estimator_defaults.CANDIDATES}
     assert names[chosen(log)].items() <= defaults.items()

@@ -23,10 +23,10 @@ def free_cpus() -> int:
     return min([there, *(int(share) for share in shares if share and share.isdigit() and int(share))])
 
 
-def side_by_side(function: Callable[..., Any], *items: Sequence[Any]) -> list[Any]:
-    """Return function(...) of all items, as `map` does, by a thread a CPU; each has the caller's `np.errstate`."""
+def side_by_side(threads: int, function: Callable[..., Any], *items: Sequence[Any]) -> list[Any]:
+    """Return function(...) of all items, as `map` does, by so many threads; each has the caller's `np.errstate`."""
     contexts = [copy_context() for _ in items[0]]  # one each: two threads cannot share one
-    with ThreadPoolExecutor(free_cpus()) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(lambda context, *of: context.run(function, *of), contexts, *items))
 
 
@@ -47,6 +47,7 @@ class SlicedWorkspace:
 
     def __init__(self, rows: list[slice], parts: list[Any], rng: Any, gradients: Tensors):
         self.rows, self.parts, self.rng, self.gradients = rows, parts, rng, gradients
+        self.threads = free_cpus()
 
 
 class InSlices(Net):
@@ -66,14 +67,18 @@ class InSlices(Net):
             if getattr(w, "dropouts", None):  # each slice draws from a generator of its own, whenever its thread does
                 w.rng = np.random.default_rng(workspace.rng.integers(2**63))
         passes = super().forward
-        found = side_by_side(lambda rows, w: passes(x[rows], w)[0], workspace.rows, workspace.parts)
+        found = side_by_side(workspace.threads, lambda rows, w: passes(x[rows], w)[0], workspace.rows, workspace.parts)
         return np.concatenate(found), workspace
 
     def backward(self, dlogits: np.ndarray, cache: Any, *, return_dx: bool = False) -> Any:
         if not isinstance(cache, SlicedWorkspace):
             return super().backward(dlogits, cache, return_dx=return_dx)
         passes = super().backward
-        found = side_by_side(lambda rows, w: passes(dlogits[rows], w, return_dx=return_dx), cache.rows, cache.parts)
+
+        def pass_back(rows: slice, w: Any) -> Any:
+            return passes(dlogits[rows], w, return_dx=return_dx)
+
+        found = side_by_side(cache.threads, pass_back, cache.rows, cache.parts)
         first, *others = (w.gradients.flat for w in cache.parts)
         cache.gradients.flat[...] = first
         for grads in others:
@@ -89,8 +94,11 @@ class SlicedConvNet(InSlices, ConvNet):
     """A ConvNet that trains on slices, and predicts with all CPUs."""
 
     def predict(self, x: np.ndarray, rows: int = IMAGES) -> np.ndarray:
-        share = rows * max(math.ceil(len(x) / rows / free_cpus()), 1)
-        return np.concatenate(side_by_side(super().predict, [x[i : i + share] for i in range(0, len(x) or 1, share)]))
+        threads = free_cpus()
+        share = rows * max(math.ceil(len(x) / rows / threads), 1)
+        return np.concatenate(
+            side_by_side(threads, super().predict, [x[i : i + share] for i in range(0, len(x) or 1, share)])
+        )
 
 
 def in_slices(net: Any) -> Any:

@@ -390,6 +390,7 @@ def test_bits_of_a_convolutional_net_do_not_depend_on_the_number_of_threads(monk
         found.append(b"".join(array.tobytes() for array in passes(net, *batch)))
     assert len({*found}) == 1
     w, masks = net.workspace(7, np.random.default_rng(4)), []
+    assert w.threads == 9
     for _ in range(2):
         net.forward(batch[0], w)
         masks += [part.dropouts[0].mask[..., 0].tobytes() for part in w.parts]

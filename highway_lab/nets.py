@@ -24,18 +24,20 @@ def without(net: Any, blocks: Sequence[int]) -> Any:
     In a net of coupled highway blocks that equals closing their gates, T = 0 (section 4.2). Raises IndexError for a
     block that is not there, InputError for a kind of block that depends on their number.
     """
-    if net.block is not BLOCKS[net.config["block"]]:
+    if (block := BLOCKS[net.config["block"]]).for_depth(net.depth) is not block:
         found = f"expected blocks that do not depend on the depth, found {net.config['block']}"
         raise InputError(f"blocks: {found}: those that stay would change; close their gates instead")
     kept, kind = np.delete(np.arange(net.depth), blocks), type(net)
     if isinstance(net, DeepNet):
         copy, p = kind(**net.config | {"depth": len(kept)}, rng=None), net.params
+        copy.block = net.block  # its name may mean another by now
         for tensor, source in zip(copy.params.pieces, (p.input, p.blocks[kept], p.output), strict=True):
             tensor[...] = source
         return copy
-    block, tensors = count(), net.tensors()
-    there = [not isinstance(layer.stage, Blocks) or next(block) in kept for layer in net.layers]
+    number, tensors = count(), net.tensors()
+    there = [not isinstance(layer.stage, Blocks) or next(number) in kept for layer in net.layers]
     copy = kind(**net.config | {"stages": [layer.stage for layer in compress(net.layers, there)]}, rng=None)
+    copy.block = net.block
     with_weights = compress(there, (layer.branches for layer in net.layers))
     numbers = [l for l, stays in enumerate(with_weights, start=1) if stays]  # in `net`, of each layer of `copy`
     for name, tensor in copy.tensors().items():

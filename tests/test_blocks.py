@@ -23,6 +23,7 @@ from scipy.special import expit
 from conv_highway_networks import ConvNet
 from experiments.blocks import make_known, numbered
 from highway_estimators import huber, pinball  # and its losses in the table
+from highway_lab.nets import without
 from highway_networks import (
     ACTIVATIONS,
     BLOCKS,
@@ -368,6 +369,14 @@ def test_a_branch_may_not_take_the_place_of_another_array_of_the_cache(monkeypat
     monkeypatch.setitem(BLOCKS, "own", BLOCKS["plain"]._replace(branches=branches))
     with refused_with("block: expected a capital letter of its own", branches):
         small_net("own", "tanh", 1)
+
+
+def test_blocks_are_left_out_of_a_net_whose_kind_was_defined_anew(monkeypatch):
+    monkeypatch.setitem(BLOCKS, "mine", BLOCKS["highway"])
+    net, x = DeepNet(3, 2, hidden=4, depth=2, block="mine", rng=0), np.ones((5, 3))
+    expected = without(net, [0]).predict(x)
+    monkeypatch.setitem(BLOCKS, "mine", BLOCKS["highway"]._replace(forward=BLOCKS["plain"].forward))
+    np.testing.assert_array_equal(without(net, [0]).predict(x), expected)
 
 
 @pytest.mark.parametrize("block", ["plain", "lstm"])

@@ -38,7 +38,7 @@ BENCHMARKS = {name: benchmarks.load(name) for name in benchmarks.NAMES}
 
 def logs() -> list[Path]:
     """Return the committed logs that are here."""
-    paths = [Path("run.json"), Path("run_sweep.json"), *(Path(f"benchmarks/{name}.json") for name in BENCHMARKS)]
+    paths = [Path("run.json"), Path("run_sweep.json"), *Path("benchmarks").glob("*.json")]
     return sorted([*filter(Path.exists, paths), *(path for name in STEPS for path in load(name).existing_logs())])
 
 

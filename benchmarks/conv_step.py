@@ -32,6 +32,7 @@ from .worker import Team
 IMAGES = {"mnist": (60_000, 10_000), "cifar-10": (50_000, 10_000)}  # for training, and for the test
 TIMED = ("mnist-16", "mnist-32", "highway-a")
 ROUNDS = 6
+AVX512 = Path("benchmarks/conv_step_avx512.json")  # a log of another processor
 
 
 @dataclass(frozen=True)
@@ -110,9 +111,11 @@ def peak_of_training(case: ConvCase) -> float:
 
 
 def numbers(log: ConvStepLog) -> dict:
-    """Return what the page quotes: the rows by measurement, net and contender, and MiB of memory."""
+    """Return what the page quotes: the rows by measurement, net and contender, MiB of memory, and PyTorch's ratios."""
     step = {name: best(getattr(log, name)) for name in ("one_run", "one_thread", "many_runs")}
-    return {"step": step, "mib": [*log.peak_mib.values()], "rounds": log.rounds}
+    avx512 = best(BENCHMARK.read(AVX512).one_run)
+    ratios = [row["torch-conv-last"].ours_over.median for rows in (step["one_run"], avx512) for row in rows.values()]
+    return {"step": step, "avx512": avx512, "ratios": ratios, "mib": [*log.peak_mib.values()], "rounds": log.rounds}
 
 
 BENCHMARK = Benchmark("conv_step", ConvStepLog, measure_step, numbers, rounds=ROUNDS, contenders=CONV_CONTENDERS)

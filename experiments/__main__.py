@@ -55,6 +55,8 @@ STUDIES = (  # whose commands and logs are those of every study
     "batch_norm",
     "constant_gates",
     "blocks_compared",
+    "first_gradient",
+    "pixel_scale",
     "depth_search",
 )
 STEPS |= dict.fromkeys(STUDIES, ("run",))

@@ -7,7 +7,7 @@ import numpy as np
 
 from highway_lab.logs import numbers
 from highway_lab.threads import one_thread
-from highway_networks import Dataset, DeepNet, softmax_cross_entropy
+from highway_networks import Dataset, DeepNet, rounded, softmax_cross_entropy
 
 FLOW_BATCH = 256  # images over which norms of gradients are taken
 
@@ -18,6 +18,33 @@ class Flow:
 
     gradient_norms: list[float | None]
     singular_values: list[float | None]
+
+
+@dataclass
+class Paths:
+    """Norms of dL/dx_0 over that of dL/dx_L: all, its part on the direct path alone, and the rest, which met H or T.
+
+    Where there are no gates, all is the rest, and null in its place.
+    """
+
+    all: float
+    direct: float | None
+    through: float | None
+
+
+def measure_paths(net: DeepNet, data: Dataset) -> Paths:
+    """Measure over the first training samples on which paths the gradient reaches the first block's input."""
+    with one_thread():
+        logits, cache = net.forward(net.preprocess(data.train_x[:FLOW_BATCH]))
+        _, dlogits = softmax_cross_entropy(logits, data.train_y[:FLOW_BATCH])
+        gradients = [dx.astype(np.float64) for dx in net.backward_blocks(dlogits, cache)]
+        last, first = gradients[0], gradients[-1]
+        parts = [first]
+        if net.has_gates:
+            direct = last * np.prod(1.0 - cache.T, axis=0)
+            parts += [direct, first - direct]
+        shares = [rounded(np.linalg.norm(part) / np.linalg.norm(last), digits=4) for part in parts]
+        return Paths(*shares, *[None] * (3 - len(shares)))
 
 
 def gradient_norms(net: DeepNet, x: np.ndarray, y: np.ndarray) -> np.ndarray:

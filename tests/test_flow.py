@@ -5,7 +5,8 @@ import pytest
 from helpers import complex_step, relative_error, small_batch, small_net
 
 from experiments.blocks import number_of
-from experiments.flow import gradient_norms, jacobian, measure_flow
+from experiments.flow import gradient_norms, jacobian, measure_flow, measure_paths
+from experiments.pixel_scale import PIXELS, STANDARD, UNIT, scaled
 from highway_networks import BLOCKS, Dataset, DeepNet, as_inputs, softmax_cross_entropy
 
 KINDS = [name for name in BLOCKS if number_of(name) in (None, (name, 1))]  # each with the number 1, if it has any
@@ -66,3 +67,28 @@ def test_the_flow_is_that_of_blocks_in_a_row_at_the_first_image_and_null_in_a_ne
     flow = measure_flow(net, data, [0, 1])
     assert flow.singular_values == [None] * 4
     assert flow.gradient_norms[0] is None
+
+
+def test_the_direct_path_of_a_gradient_meets_no_matrix():
+    net, (x, y) = small_net("highway", "tanh", 3), small_batch()
+    data = Dataset(x, y, x, y, 10)
+    paths = measure_paths(net, data)
+    net.params["W_H"][...] = net.params["W_T"][...] = 0
+    net.params["b_T"][...] = -1.0
+    alone = measure_paths(net, data)
+    assert alone.through < 1e-15
+    assert alone.direct == alone.all == pytest.approx((1 / (1 + np.exp(-1.0))) ** 3, rel=1e-3)
+    assert min(paths.direct, paths.through) > 0.05
+    assert abs(paths.direct - paths.through) < paths.all < paths.direct + paths.through
+    assert measure_paths(small_net("plain", "tanh", 3), data).direct is None
+
+
+@pytest.mark.parametrize("scale", [PIXELS, UNIT, STANDARD])
+def test_pixels_are_scaled_by_what_trains(scale):
+    images = np.random.default_rng(0).integers(0, 256, (50, 2, 2)).astype(np.uint8)
+    x, test_x = (as_inputs(scaled(of, images, scale), np.float64) for of in (images, images[:7] // 2))
+    images[0].flat[:2] = 0, 255
+    x, test_x = (as_inputs(scaled(of, images, scale), np.float64) for of in (images, images[:1]))
+    found = (x.mean(), x.std()) if scale == STANDARD else (x.min(), x.max())
+    np.testing.assert_allclose(found, {PIXELS: (-1, 1), UNIT: (0, 1), STANDARD: (0, 1)}[scale], atol=1e-6)
+    np.testing.assert_array_equal(test_x, x[:1])

@@ -14,6 +14,7 @@ if __name__ == "__main__":
     start("make_highway_networks_gif")
 
 import argparse
+import os
 from collections.abc import Iterator
 from io import BytesIO
 from itertools import islice
@@ -36,7 +37,7 @@ from highway_lab.figures import (
     set_title,
 )
 from highway_lab.files import atomic_write, check_suffix, make_place
-from highway_networks import InputError
+from highway_networks import InputError, as_path
 
 __all__ = ["animate", "main"]
 
@@ -101,14 +102,14 @@ def has_animation(log: viz.RunLog) -> bool:
     return len(viz.depths_of(log)) == 1 and bool(viz.runs_with_gates(log))
 
 
-def animate(path: Path, out: Path | None = None) -> Path:
+def animate(path: str | os.PathLike, out: str | os.PathLike | None = None) -> Path:
     """Animate a log and return the path of the animation; by default it lies beside the log's pictures."""
-    log = viz.read_log(path)
+    log, path = viz.read_log(path), as_path(path)
     if not has_animation(log):
         found = f"depths {viz.depths_of(log)}" if viz.runs_with_gates(log) else "no run with gates that finished"
         raise InputError(f"{path}: expected runs of one depth with gates, found {found}; make them with: {viz.COMMAND}")
-    if out is None:
-        out = Path(NAME) if viz.own_folder(path) == Path("viz") else viz.own_folder(path) / NAME
+    own = viz.own_folder(path)
+    out = as_path(out) if out else Path(NAME) if own == Path("viz") else own / NAME
     check_drawn(out)
     n = min(len(viz.runs_with_gates(log)[0].gate_means), MOST_FRAMES)
     options: dict[str, Any] = {"loop": 0, "duration": [FRAME_MS] * (n - 1) + [LAST_FRAME_MS]}

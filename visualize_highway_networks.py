@@ -15,6 +15,7 @@ if __name__ == "__main__":
 
 import argparse
 import dataclasses
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -49,7 +50,7 @@ from highway_lab.figures import (
 )
 from highway_lab.files import read_bytes
 from highway_lab.logs import RunLog, RunRecord, grouped
-from highway_networks import Config, InputError
+from highway_networks import Config, InputError, as_path
 
 __all__ = ["draw", "main", "read_log", "watch"]
 
@@ -330,9 +331,9 @@ SWEEP_FIGURES = (depth_sweep, T_gate_bars_by_depth)
 GATE_FIGURES = (T_gate_evolution, T_gate_bars, T_gate_bars_by_depth)  # of them
 
 
-def read_log(path: Path) -> RunLog:
+def read_log(path: str | os.PathLike) -> RunLog:
     """Read a log of dense or convolutional nets that has something to draw; raises InputError."""
-    remedy = f"make it with: {COMMAND}"
+    path, remedy = as_path(path), f"make it with: {COMMAND}"
     is_conv = path.is_file() and b'"net": ' in read_bytes(path, remedy)  # dense nets have no name
     config = ConvConfig if is_conv else Config
     is_unfinished = path.suffix == ".jsonl"
@@ -354,13 +355,14 @@ def own_folder(path: Path) -> Path:
     return picture_folder(path, Path("run_sweep.json" if path.stem.startswith("run_sweep") else "run.json"))
 
 
-def draw(path: Path, folder: Path | None = None) -> list[Path]:
+def draw(path: str | os.PathLike, folder: str | os.PathLike | None = None) -> list[Path]:
     """Draw a log, as a sweep if it has several depths, into a folder (by default its own); return the pictures."""
-    return draw_log(read_log(path), path, folder or own_folder(path))
+    return draw_log(read_log(path), as_path(path), folder)
 
 
-def draw_log(log: RunLog, path: Path, folder: Path) -> list[Path]:
+def draw_log(log: RunLog, path: Path, folder: str | os.PathLike | None = None) -> list[Path]:
     """Draw a log that has been read, its gates in a picture for each kind of block that has them."""
+    folder = as_path(folder) if folder else own_folder(path)
 
     def drawn(figure: Callable[[RunLog], Axes | np.ndarray], shown: RunLog, kind: str) -> Figure:
         for block in blocks:
@@ -384,12 +386,15 @@ def draw_log(log: RunLog, path: Path, folder: Path) -> list[Path]:
     return [*pictures]
 
 
-def watch(path: Path, folder: Path | None, wait: Callable[[float], object] = time.sleep) -> None:
+def watch(
+    path: str | os.PathLike, folder: str | os.PathLike | None = None, wait: Callable[[float], object] = time.sleep
+) -> None:
     """Draw a log, or the epochs that its job has trained so far, whenever they change, until the log is finished.
 
     A log that is not there yet is waited for. Raises InputError if it cannot come to be there, or if one that cannot
     be drawn stays so.
     """
+    path = as_path(path)
     place = path.parent.absolute()  # it can be removed, even if it is the working directory
     drawn, failed = None, None
     if place.is_dir() and not path.exists() and not found_lines_beside(path):
@@ -402,7 +407,7 @@ def watch(path: Path, folder: Path | None, wait: Callable[[float], object] = tim
         if there and there != drawn:
             try:
                 log = read_log(there[0])
-                pictures = draw_log(log, there[0], folder or own_folder(there[0]))
+                pictures = draw_log(log, there[0], folder)
             except (InputError, OSError):  # the finished log may have replaced it while it was read
                 if there == failed:
                     raise

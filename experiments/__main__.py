@@ -110,7 +110,8 @@ def plot(_: argparse.Namespace) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Run the command line, of one experiment if its first word names one; returns the exit code."""
     argv = sys.argv[1:] if argv is None else argv
-    if argv and is_experiment(name := argv[0].rpartition(".")[2]):  # rooms may be named, too
+    name = re.split("[./]", argv[0].removesuffix(".py"))[-1] if argv else ""  # package and room may be named, too
+    if is_experiment(name):
         return load(name).main(argv[1:])
     parser = OneLineParser(prog="python -m experiments", description="The paper's figures and questions.")
     parser.set_defaults(action=show)
@@ -120,6 +121,6 @@ def main(argv: list[str] | None = None) -> int:
     command.set_defaults(action=run)
     command.add_argument("--jobs", type=count, default=1, metavar="N", help="local processes")
     if argv and argv[0] not in (*commands.choices, "") and not argv[0].startswith("-"):
-        known = ", ".join(get_close_matches(argv[0], STEPS, n=3, cutoff=0))
+        known = ", ".join(get_close_matches(name, STEPS, n=3, cutoff=0))
         parser.error(f"NAME: expected that of an experiment, such as {known}, found {argv[0]}; choose one")
     return run_cli(parser, lambda arguments: arguments.action(arguments), argv)

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from highway_lab.fields import Count
 from highway_lab.files import atomic_write, check_regular, make_place, reason_of
 from highway_lab.logs import RunRecord
 from highway_lab.nets import unpacked
-from highway_networks import History, InputError, fill
+from highway_networks import History, InputError, as_path, fill
 
 
 @dataclass
@@ -72,7 +71,8 @@ def restore(path: str | os.PathLike, training: Any, *, any_code: bool = False) -
     False, too, after a line that says so, for a checkpoint that is not as it was written or, unless `any_code` will do,
     of other code than today's: `training` stays as it was. Raises InputError for a file of something else.
     """
-    if not Path(path).exists():
+    path = as_path(path)
+    if not path.exists():
         return False
     _check_ours(path)
     own, numbers = _state(training)

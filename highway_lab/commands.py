@@ -202,9 +202,9 @@ class EpochLines:
         self.rows = len(run.history.epoch)
 
 
-def read_unfinished(path: Path, config: type) -> RunLog:
+def read_unfinished(path: str | os.PathLike, config: type) -> RunLog:
     """Read the epochs that a job has trained so far, or until it was killed; raises InputError."""
-    dataset, schema = dataset_of(path), RunRecord[config]  # type: ignore[valid-type]
+    dataset, schema = dataset_of(Path(path)), RunRecord[config]  # type: ignore[valid-type]
     runs = logs.joined(ResultFile(path, schema).read())
     if not is_dataset_name(dataset) or not runs:
         found = f"{len(runs)} runs on {dataset or 'no data set'}"

@@ -32,7 +32,7 @@ from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
 
 from highway_lab.files import atomic_write, make_place, printable, read_bytes
-from highway_networks import InputError
+from highway_networks import InputError, as_path
 
 WIDTH = 8.3  # inches: the width of a README's column at 100 pixels an inch
 DPI = 200  # for dense screens
@@ -301,16 +301,17 @@ def drawing(what: object, *sources: str | os.PathLike) -> Iterator[None]:
         raise InputError(f"{logs}: expected a log to make {what} of, found: {found}; make the log anew") from error
 
 
-def save_all(pictures: Mapping[Path, Callable[[], Figure | str]], *sources: str | os.PathLike) -> None:
+def save_all(pictures: Mapping[Any, Callable[[], Figure | str]], *sources: str | os.PathLike) -> None:
     """Draw pictures, functions that return a figure or a page of HTML by their paths, and only then write all of them.
 
     Their metadata name their logs, `sources`. Raises InputError if one cannot be drawn or written, or if a file is in
     its place that is no picture of a log.
     """
-    check_drawn(*pictures)
+    places = {as_path(path): draw for path, draw in pictures.items()}
+    check_drawn(*places)
     with drawing("pictures", *sources):
         origin, drawn = "\n".join(map(name_with_digest, sources)), {}
-    for path, draw in pictures.items():
+    for path, draw in places.items():
         with drawing(path.name, *sources), own_style():
             drawn[path] = _content(draw(), origin)
     for path, content in drawn.items():
@@ -340,7 +341,7 @@ def _content(picture: Figure | str, origin: str) -> bytes:
 
 def name_with_digest(log: str | os.PathLike) -> str:
     """Return a log's name and the SHA-256 of its bytes: a picture holds those of its log."""
-    return f"{printable(Path(log).name)} sha256 {hashlib.sha256(Path(log).read_bytes()).hexdigest()}"
+    return f"{printable(Path(log).name)} sha256 {hashlib.sha256(as_path(log).read_bytes()).hexdigest()}"
 
 
 def renderer() -> str:

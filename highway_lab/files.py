@@ -58,13 +58,13 @@ def check_regular(path: str | os.PathLike) -> None:
 
 def content_of(path: str | os.PathLike) -> bytes:
     """Return the content of a regular file; raise OSError if it cannot be read, or is larger than MAX_BYTES."""
-    check_regular(path)
-    if os.path.getsize(path) > MAX_BYTES:
+    check_regular(place := as_path(path))
+    if place.stat().st_size > MAX_BYTES:
         raise OSError(None, f"more than {MAX_BYTES:,} bytes ({MAX_BYTES >> 20} MiB)")
-    return Path(path).read_bytes()
+    return place.read_bytes()
 
 
-def read_bytes(path: Path, remedy: str = "check the path, its permissions and its size") -> bytes:
+def read_bytes(path: str | os.PathLike, remedy: str = "check the path, its permissions and its size") -> bytes:
     """Return the content of a regular file; raise InputError if it cannot be read."""
     try:
         return content_of(path)

@@ -29,7 +29,7 @@ from highway_lab.datasets import DATASETS, is_dataset_name
 from highway_lab.fields import Count, NonEmpty, check_lengths
 from highway_lab.files import atomic_write, content_of
 from highway_lab.threads import outlive_forks
-from highway_networks import ADD_NAME, BLOCKS, TEST_IMAGES, Dataset, History, InputError, Run, rounded
+from highway_networks import ADD_NAME, BLOCKS, TEST_IMAGES, Config, Dataset, History, InputError, Run, rounded
 
 SCHEMA: Literal[1] = 1
 ROOT = Path(__file__).parent.parent
@@ -439,10 +439,15 @@ def _lines(value: Any) -> str:
     return json.dumps(value, allow_nan=False)
 
 
-def read(path: str | os.PathLike, schema: type[LogT], remedy: str) -> LogT:
+def read(
+    path: str | os.PathLike,
+    schema: type[LogT] = RunLog[Config],  # type: ignore[assignment]
+    remedy: str = "name a log of fully connected nets",
+) -> LogT:
     """Read a log and check it against its schema: no field missing, none unknown, each of its type.
 
-    Raises InputError naming the file, the field, what was expected and the remedy (a command, usually).
+    The default is the schema of the command of fully connected nets; a log of convolutional nets is a
+    `RunLog[conv_recipes.ConvConfig]`. Raises InputError naming the file, the field, what was expected and the remedy.
     """
     try:
         return loads(content_of(path), schema)

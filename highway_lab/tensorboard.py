@@ -4,15 +4,15 @@ Imported only if the flag is given. It uses the layer below tensorboardX's Summa
 writer's thread ends silently, and the run would wait for it forever.
 """
 
+import os
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from highway_lab.console import name_files
 from highway_lab.files import make_place
 from highway_lab.logs import RunRecord
-from highway_networks import InputError
+from highway_networks import InputError, as_path
 
 try:
     from tensorboardX.event_file_writer import EventsWriter
@@ -30,8 +30,8 @@ class EventFile:
     The file holds the whole run, also if that goes on from a checkpoint, and replaces earlier files of the folder.
     """
 
-    def __init__(self, folder: Path, dataset: str, config: Any):
-        place = folder / name_files(dataset, config) / "events"  # with which the file's name begins
+    def __init__(self, folder: str | os.PathLike, dataset: str, config: Any):
+        place = as_path(folder) / name_files(dataset, config) / "events"  # with which the file's name begins
         make_place(place)
         self.file, self.rows = EventsWriter(str(place)), 0
         self._add(0, session_log=SessionLog(status=SessionLog.START))  # voids earlier files from epoch 0 on

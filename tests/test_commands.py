@@ -498,5 +498,5 @@ def test_a_home_folder_is_expanded_in_every_path(workdir, monkeypatch, refused):
     assert programs.main([*DENSE, "--block", "plain", *words]) == 0
     assert {path.name for path in Path("home").iterdir()} == {"log.json", "net.npz", "events"}
     assert [path.name for path in Path().iterdir()] == ["home"]
-    assert "'--out=~/log.json'" in read("home/log.json").command
+    assert "'--out=~/log.json'" in read("~/log.json").command
     assert "~nobody-there/log.json: expected a home folder" in refused(programs.main, ["--out=~nobody-there/log.json"])

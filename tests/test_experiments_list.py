@@ -30,6 +30,12 @@ def test_every_experiment_is_in_the_list_and_has_its_steps():
             assert experiment.parser.parse_args([step, "--jobs", "3"]).jobs == 3
 
 
+@pytest.mark.parametrize("room", ["", "looks.", "looks/", "experiments.looks.", "experiments/looks/"])
+def test_an_experiment_is_found_by_its_last_name_wherever_it_lies(called, room):
+    assert experiments.main([f"{room}gate_maps", "plot"]) == 0
+    assert called == [("gate_maps", "plot")]
+
+
 @pytest.mark.parametrize("part", ["experiments.using_depth", "experiments.looks.lesions", "benchmarks.conv_step"])
 def test_a_part_of_a_program_says_what_to_type(start, part):
     process = start("-m", part, "run")
@@ -112,6 +118,7 @@ def test_the_figures_of_every_log_that_is_there_are_drawn(workdir, called, capsy
         (["run", "--jobs", "x"], "argument --jobs: expected a number from 1 to 999999, found 'x'"),
         (["plot", "--jobs", "1"], "unrecognized arguments: --jobs 1"),
         (["dance"], "NAME: expected that of an experiment, such as "),
+        (["looks.lesoins", "run"], "such as lesions, class_routing, section_4, found looks.lesoins; choose one"),
     ],
 )
 def test_a_wrong_argument_is_one_line_and_exit_code_2(workdir, called, refused, arguments, message):

@@ -40,7 +40,7 @@ def test_a_block_of_a_users_file_is_trained_beside_another_and_drawn(own_file, c
     assert programs.main([*SHORT, "--block", "plain,own", "--import", own_file, "--out", "log.json"]) == 0
     out = capsys.readouterr().out
     assert out.endswith(f"to draw it: python -m visualize_highway_networks log.json --import {own_file}\n")
-    log = viz.read_log(Path("log.json"))
+    log = viz.read_log("log.json")
     assert [run.config.block for run in log.runs] == ["plain", "own"]
     assert [run.gate_means is None for run in log.runs] == [True, False]
     assert viz.main(["log.json", "--import", own_file]) == 0

@@ -1,5 +1,6 @@
 """The documentation site: it is built without a broken link, and asks no other server for anything."""
 
+import doctest
 import re
 import subprocess
 import sys
@@ -7,14 +8,22 @@ import sys
 import pytest
 from helpers import ROOT
 
-pytest.importorskip("mkdocs", reason="needs the extra docs")
 LOADED = re.compile(
     r'<(?:script|img|iframe)[^>]* src="((?:https?:)?//[^"]*)|<link[^>]* rel="(?:stylesheet|preconnect)"[^>]*//'
 )
 
 
+def test_the_lines_of_the_reference_print_what_it_says(workdir):
+    for needed in ("run.json", "runs"):
+        (workdir / needed).symlink_to(ROOT / needed)
+    found = doctest.testfile(str(ROOT / "docs/pages/reference/highway_lab.md"), module_relative=False, encoding="utf-8")
+    assert found.attempted > 10
+    assert found.failed == 0
+
+
 @pytest.mark.slow
 def test_the_site_has_pages_programs_notebooks_reference_and_article_and_loads_nothing_from_elsewhere(tmp_path):
+    pytest.importorskip("mkdocs", reason="needs the extra docs")
     words = ["build", "--strict", "--config-file", "docs/mkdocs.yml", "--site-dir", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", *words], cwd=ROOT, capture_output=True, text=True, timeout=300

@@ -65,7 +65,7 @@ def play(monkeypatch, *states) -> None:
     """Watch log.json through these states: each puts something there while the watcher waits."""
     monkeypatch.setattr(viz, "RUN_FIGURES", (viz.training_loss,))
     left = iter(states)
-    viz.watch(Path("log.json"), None, lambda seconds: next(left, lambda: pytest.fail("waits for ever"))())
+    viz.watch("log.json", None, lambda seconds: next(left, lambda: pytest.fail("waits for ever"))())
 
 
 def train_to(epochs: int):

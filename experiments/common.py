@@ -77,11 +77,10 @@ class Experiment:
         measure: Callable[["ExperimentJob"], None],
         help: str,
         dataset: str | None = "mnist",
-        name: str = "run",
         folders: bool = False,
         cluster: bool = True,
     ) -> argparse.ArgumentParser:
-        """Add a sub-command that calls measure(job); returns its parser.
+        """Add `run`, which calls measure(job); returns its parser.
 
         dataset    the default; None for an experiment without data
         folders    whether it takes folders of images
@@ -93,7 +92,7 @@ class Experiment:
             path = self.log_path(dataset_name, arguments.smoke)
             measure(ExperimentJob(self, arguments, dataset_name, data, path))
 
-        parser = self.add(name, run, help)
+        parser = self.add("run", run, help)
         if dataset:
             commands.add_data_flags(parser, dataset, folders=folders)
         text = "take a budget of seconds" + ", on the digits" * bool(dataset)
@@ -111,12 +110,8 @@ class Experiment:
 
     def log_steps(self) -> dict[Path, list[str]]:
         """Return the paths of the committed logs, and the step that makes each."""
-        logs = {self.log_path(name): step_words("run", name) for name in self.datasets}
+        logs = {self.log_path(name): ["run", *(["--dataset", name] if name else [])] for name in self.datasets}
         return logs | {self.log_path(ending): step.split() for ending, step in self.more.items()}
-
-    def dataset_of(self, step: str) -> str | None:
-        """Return the data set of a further log, given the step that makes it."""
-        return step.partition("--dataset ")[2] or self.datasets[0]
 
     def existing_logs(self) -> list[Path]:
         """Return the paths of the committed logs that exist."""
@@ -129,7 +124,10 @@ class Experiment:
     def read(self, path: Path) -> Any:
         """Read a log of this experiment; raises InputError unless a committed one is of its own data set and net."""
         path = self.named(path)
-        more = {self.log_path(ending): self.dataset_of(step) for ending, step in self.more.items()}
+        more = {
+            self.log_path(ending): step.partition("--dataset ")[2] or self.datasets[0]
+            for ending, step in self.more.items()
+        }
         committed = {self.log_path(name): name for name in self.datasets} | more
         smoke = self.log_path(smoke=True)
         steps = self.log_steps() | {smoke: ["run", "--smoke"]}
@@ -327,11 +325,6 @@ def load(name: str) -> Experiment:
     if hasattr(module, "STUDY"):
         return importlib.import_module("experiments.study_command").StudyExperiment(module)
     return module.EXPERIMENT
-
-
-def step_words(step: str, dataset: str | None) -> list[str]:
-    """Return the words of a command line for one step of an experiment on one data set."""
-    return [step] if dataset is None else [step, "--dataset", dataset]
 
 
 def load_data(arguments: argparse.Namespace) -> tuple[str, Dataset]:

@@ -197,9 +197,9 @@ def test_runs_of_an_experiment_have_the_configuration_that_their_nets_need(digit
 
 
 def test_an_experiment_that_is_not_listed_says_so_in_a_sentence(capsys, monkeypatch):
-    steps = {name: steps for name, steps in experiments.STEPS.items() if name not in ("lesions", "factor_model")}
-    monkeypatch.setattr(experiments, "STEPS", steps)
+    names = [name for name in experiments.NAMES if name not in ("lesions", "factor_model")]
+    monkeypatch.setattr(experiments, "NAMES", names)
     assert experiments.main([]) == 0
     *_, first, last = capsys.readouterr().err.splitlines()
-    assert first.startswith("experiments/factor_model.py is not in this list: add it to STEPS")
-    assert last.startswith("experiments/looks/lesions.py is not in this list: add it to STEPS")
+    assert first.startswith("experiments/factor_model.py is not in this list: add it to NAMES")
+    assert last.startswith("experiments/looks/lesions.py is not in this list: add it to NAMES")

@@ -24,9 +24,8 @@ from highway_lab.datasets import DATASETS, load_dataset
 from highway_lab.files import lock_log, make_place, read_bytes, remove
 from highway_lab.intervals import Interval
 from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
-from highway_lab.logs import DatasetInfo, Log, TrainedRun, grouped, imported
-from highway_lab.training import train_resumably
-from highway_networks import Dataset, InputError, TrainingConfig
+from highway_lab.logs import DatasetInfo, Log, grouped, imported
+from highway_networks import Dataset, InputError
 
 NO_DATA = (None,)  # `datasets` of an experiment that needs none
 CHANCE = 0.1  # accuracy of guessing among ten classes; a diverged run counts as this
@@ -208,11 +207,6 @@ def with_ending(path: Path, ending: str) -> Path:
     return path.with_stem(f"{path.stem}-{ending}")
 
 
-def train_one(module: str, config: TrainingConfig, data: Dataset) -> TrainedRun:
-    importlib.import_module(module)  # of the experiment: it may add the block
-    return TrainedRun.of(config, train_resumably(config, data))
-
-
 @dataclass(frozen=True)
 class ExperimentJob:
     """The runs of one command: flags, data (None if not needed) and the path of the log."""
@@ -278,10 +272,6 @@ class ExperimentJob:
                 remove(*checkpoints)
             return run_missing(function, tasks, self.data, results, **options)
 
-    def train(self, configs: Sequence[TrainingConfig]) -> list[TrainedRun]:
-        """Return a run of each config, all of one kind; runs that are on disk are not trained again."""
-        return self.run_missing(partial(train_one, self.experiment.module), configs, TrainedRun[type(configs[0]), None])
-
     def keep(self, config: Any = None, **measured: Any) -> None:
         """Write the log; `config` holds the numbers of samples of its runs, None means all samples."""
         info = None
@@ -334,23 +324,6 @@ def load_data(arguments: argparse.Namespace) -> tuple[str, Dataset]:
     return commands.load_data(arguments.dataset, arguments)
 
 
-def hold_out(data: Dataset, share: float) -> Dataset:
-    """Return the training images, with a fixed share of them, the validation set, in place of the test images."""
-    x, y = data.train_x, data.train_y
-    order = np.random.default_rng(0).permutation(len(x))
-    held, kept = np.split(order, [int(len(order) * share)])
-    return Dataset(x[kept], y[kept], x[held], y[held], data.outputs, "held-out training images")
-
-
-def fit(budget: dict, data: Dataset, smoke: bool) -> dict:
-    """Return a budget, changed to that of a smoke run if asked, with at most as many samples as the data set has."""
-    budget = budget | (SMOKE_BUDGET if smoke else {})
-    return budget | {
-        "n_train": min(budget["n_train"], len(data.train_x)),
-        "n_test": min(budget["n_test"], len(data.test_x)),
-    }
-
-
 def by_config(runs: Iterable, *names: str) -> dict[tuple, list]:
     """Return runs by the values of the named hyperparameters, sorted."""
     found = grouped(runs, lambda run: tuple(getattr(run.config, name) for name in names))
@@ -365,10 +338,3 @@ def final_values(runs: Iterable, field: str) -> list[float]:
 def points(runs: Iterable) -> np.ndarray:
     """Return the final test accuracy of each run in %; CHANCE for a diverged one."""
     return 100 * np.nan_to_num(final_values(runs, "test_score"), nan=CHANCE)
-
-
-def curve(run: Any, field: str) -> np.ndarray:
-    """Return a field of a run's history, (epochs + 1,); NaN after it diverged."""
-    values = np.full(run.config.epochs + 1, np.nan)
-    values[: len(run.history.epoch)] = getattr(run.history, field)
-    return values

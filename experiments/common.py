@@ -150,13 +150,6 @@ class Experiment:
             check([name_net(net, sha256_of(net))], ", ".join(saved_nets(asdict(log))))
         return log
 
-    def keep(self, path: Path, command: str, dataset: DatasetInfo | None, **measured: Any) -> None:
-        """Write a log and print its path; `measured` are its fields beyond the envelope."""
-        make_place(path)
-        highway_lab.logs.write(path, self.log.new(command, dataset, **measured))
-        named = "" if path == self.log_path() else f" {quote(path)}"
-        print(f"saved {path}\nto see it: {self.parser.prog} plot{named}{import_words(imported)}")
-
     @property
     def contents(self) -> ModuleType:
         """The module of the experiment."""
@@ -273,13 +266,19 @@ class ExperimentJob:
             return run_missing(function, tasks, self.data, results, **options)
 
     def keep(self, config: Any = None, **measured: Any) -> None:
-        """Write the log; `config` holds the numbers of samples of its runs, None means all samples."""
-        info = None
+        """Write the log, whose fields beyond the envelope are `measured`, and print its path.
+
+        config   holds the numbers of samples of its runs; None means all samples
+        """
+        info, of = None, self.experiment
         if self.data is not None:
             config = config or argparse.Namespace(n_train=len(self.data.train_x), n_test=len(self.data.test_x))
             of_data = self.data.test_set, list(self.data.classes)
             info = DatasetInfo(self.dataset, config.n_train, config.n_test, *of_data)
-        self.experiment.keep(self.path, self.arguments.command_line, info, **measured)
+        make_place(self.path)
+        highway_lab.logs.write(self.path, of.log.new(self.arguments.command_line, info, **measured))
+        named = "" if self.path == of.log_path() else f" {quote(self.path)}"
+        print(f"saved {self.path}\nto see it: {of.parser.prog} plot{named}{import_words(imported)}")
 
 
 def sha256_of(path: Path) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks import __main__ as benchmarks
 from experiments import depth_sweep
-from experiments.__main__ import STEPS
+from experiments.__main__ import NAMES
 from experiments.common import load, sha256_of
 from experiments.quotes import errors
 from highway_lab.cli import OneLineParser, run_cli
@@ -39,7 +39,7 @@ BENCHMARKS = {name: benchmarks.load(name) for name in benchmarks.NAMES}
 def logs() -> list[Path]:
     """Return the committed logs that are here."""
     paths = [Path("run.json"), Path("run_sweep.json"), *Path("benchmarks").glob("*.json")]
-    return sorted([*filter(Path.exists, paths), *(path for name in STEPS for path in load(name).existing_logs())])
+    return sorted([*filter(Path.exists, paths), *(path for name in NAMES for path in load(name).existing_logs())])
 
 
 def sums() -> str:
@@ -49,7 +49,7 @@ def sums() -> str:
 
 def costs() -> dict[str, Any]:
     """Return the hours of one core that logs state, by experiment, and in all."""
-    hours = {name: sum(map(seconds_of, load(name).existing_logs())) / 3600 for name in STEPS}
+    hours = {name: sum(map(seconds_of, load(name).existing_logs())) / 3600 for name in NAMES}
     return {"hours": hours, "all": sum(hours.values())}
 
 
@@ -72,7 +72,7 @@ def seconds(of: Any) -> float:
     return seconds(of.get("measured")) or seconds([*of.values()])
 
 
-QUOTED = {name: cache(load(name).quoted) for name in STEPS}  # by source, what may be quoted of it
+QUOTED = {name: cache(load(name).quoted) for name in NAMES}  # by source, what may be quoted of it
 QUOTED |= {name: cache(BENCHMARKS[name].quoted) for name in BENCHMARKS}
 QUOTED |= {"depth_sweep": cache(depth_sweep.numbers), "costs": cache(costs)}
 

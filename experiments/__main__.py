@@ -16,31 +16,14 @@ import sys
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import product
 from pathlib import Path
 
 from highway_lab.cli import OneLineParser, count, run_cli
 
-from .common import load, place_of, step_words
-
-STEPS = {  # in an order in which each finds the nets that it needs
-    "depth_search": ("run",),
-    "cifar_net": ("run",),
-    "gate_maps": ("run",),
-    "class_routing": ("run",),
-    "gate_swaps": ("run",),
-    "lesions": ("run",),
-    "section_4": ("run",),
-    "conv_tables": ("run",),
-    "conv_gates": ("run",),
-    "factor_model": ("run",),
-    "data_movement": ("run",),
-    "gate_explorer": ("run",),
-    "depth_per_example": ("run",),
-}
-
+from .common import load, place_of
 
 STUDIES = (  # whose commands and logs are those of every study
+    "depth_search",
     "hundred_layers",
     "what_gates_add",
     "using_depth",
@@ -57,40 +40,53 @@ STUDIES = (  # whose commands and logs are those of every study
     "blocks_compared",
     "first_gradient",
     "pixel_scale",
-    "depth_search",
 )
-STEPS |= dict.fromkeys(STUDIES, ("run",))
+NAMES = (  # in an order in which each finds the nets that it needs
+    STUDIES[0],
+    "cifar_net",
+    "gate_maps",
+    "class_routing",
+    "gate_swaps",
+    "lesions",
+    "section_4",
+    "conv_tables",
+    "conv_gates",
+    "factor_model",
+    "data_movement",
+    "gate_explorer",
+    "depth_per_example",
+    *STUDIES[1:],
+)
 
 
 def is_experiment(name: str) -> bool:
     """Return whether there is an experiment of this name, in the list or not."""
-    if name in STEPS:
+    if name in NAMES:
         return True
     there = name.isidentifier() and find_spec(place_of(name))
     return bool(there) and any(hasattr(import_module(place_of(name)), of) for of in ("EXPERIMENT", "STUDY"))
 
 
 def show(_: argparse.Namespace) -> None:
-    for name in STEPS:
+    for name in NAMES:
         experiment = load(name)
         print(f"{name:<24} {experiment.doc}")
         for path in (*experiment.log_steps(), *(Path("viz") / figure for figure in experiment.contents.FIGURES)):
             print(f"{'':<24}   {'there  ' if path.exists() else 'missing'} {path}")
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         is_one = re.search("^(EXPERIMENT|STUDY) = ", path.read_text(encoding="utf-8"), re.MULTILINE)
-        if is_one and path.stem not in STEPS:
+        if is_one and path.stem not in NAMES:
             where = path.relative_to(Path(__file__).parents[1])
             print(
-                f"{where} is not in this list: add it to STEPS or STUDIES in experiments/__main__.py", file=sys.stderr
+                f"{where} is not in this list: add it to NAMES or STUDIES in experiments/__main__.py", file=sys.stderr
             )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run all experiments up to the first that fails; returns the exit code."""
-    for name, steps in STEPS.items():
+    for name in NAMES:
         experiment = load(name)
-        words_of_steps = [step_words(step, dataset) for dataset, step in product(experiment.datasets, steps)]
-        for words in (*words_of_steps, *map(str.split, experiment.more.values())):
+        for words in experiment.log_steps().values():
             print(f"\n== {name} {' '.join(words)}", flush=True)
             if code := experiment.main([*words, "--jobs", str(arguments.jobs)]):
                 return code
@@ -99,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def plot(_: argparse.Namespace) -> int:
     """Draw the figures of every log that is there, up to the first that fails; returns the exit code."""
-    for experiment in map(load, STEPS):
+    for experiment in map(load, NAMES):
         if not experiment.existing_logs():
             print(f"no log, no figure: {experiment.parser.prog} run makes it", file=sys.stderr)
         elif code := experiment.main(["plot"]):
@@ -121,6 +117,6 @@ def main(argv: list[str] | None = None) -> int:
     command.set_defaults(action=run)
     command.add_argument("--jobs", type=count, default=1, metavar="N", help="local processes")
     if argv and argv[0] not in (*commands.choices, "") and not argv[0].startswith("-"):
-        known = ", ".join(get_close_matches(name, STEPS, n=3, cutoff=0))
+        known = ", ".join(get_close_matches(name, NAMES, n=3, cutoff=0))
         parser.error(f"NAME: expected that of an experiment, such as {known}, found {argv[0]}; choose one")
     return run_cli(parser, lambda arguments: arguments.action(arguments), argv)

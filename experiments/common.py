@@ -24,9 +24,8 @@ from highway_lab.datasets import DATASETS, load_dataset
 from highway_lab.files import lock_log, make_place, read_bytes, remove
 from highway_lab.intervals import Interval
 from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
-from highway_lab.logs import DatasetInfo, Log, TrainedRun, grouped, imported
-from highway_lab.training import train_resumably
-from highway_networks import Dataset, InputError, TrainingConfig
+from highway_lab.logs import DatasetInfo, Log, grouped, imported
+from highway_networks import Dataset, InputError
 
 NO_DATA = (None,)  # `datasets` of an experiment that needs none
 CHANCE = 0.1  # accuracy of guessing among ten classes; a diverged run counts as this
@@ -77,11 +76,10 @@ class Experiment:
         measure: Callable[["ExperimentJob"], None],
         help: str,
         dataset: str | None = "mnist",
-        name: str = "run",
         folders: bool = False,
         cluster: bool = True,
     ) -> argparse.ArgumentParser:
-        """Add a sub-command that calls measure(job); returns its parser.
+        """Add `run`, which calls measure(job); returns its parser.
 
         dataset    the default; None for an experiment without data
         folders    whether it takes folders of images
@@ -93,7 +91,7 @@ class Experiment:
             path = self.log_path(dataset_name, arguments.smoke)
             measure(ExperimentJob(self, arguments, dataset_name, data, path))
 
-        parser = self.add(name, run, help)
+        parser = self.add("run", run, help)
         if dataset:
             commands.add_data_flags(parser, dataset, folders=folders)
         text = "take a budget of seconds" + ", on the digits" * bool(dataset)
@@ -111,12 +109,8 @@ class Experiment:
 
     def log_steps(self) -> dict[Path, list[str]]:
         """Return the paths of the committed logs, and the step that makes each."""
-        logs = {self.log_path(name): step_words("run", name) for name in self.datasets}
+        logs = {self.log_path(name): ["run", *(["--dataset", name] if name else [])] for name in self.datasets}
         return logs | {self.log_path(ending): step.split() for ending, step in self.more.items()}
-
-    def dataset_of(self, step: str) -> str | None:
-        """Return the data set of a further log, given the step that makes it."""
-        return step.partition("--dataset ")[2] or self.datasets[0]
 
     def existing_logs(self) -> list[Path]:
         """Return the paths of the committed logs that exist."""
@@ -129,7 +123,10 @@ class Experiment:
     def read(self, path: Path) -> Any:
         """Read a log of this experiment; raises InputError unless a committed one is of its own data set and net."""
         path = self.named(path)
-        more = {self.log_path(ending): self.dataset_of(step) for ending, step in self.more.items()}
+        more = {
+            self.log_path(ending): step.partition("--dataset ")[2] or self.datasets[0]
+            for ending, step in self.more.items()
+        }
         committed = {self.log_path(name): name for name in self.datasets} | more
         smoke = self.log_path(smoke=True)
         steps = self.log_steps() | {smoke: ["run", "--smoke"]}
@@ -152,13 +149,6 @@ class Experiment:
         if net and net.exists() and path not in more:  # else nets are trained
             check([name_net(net, sha256_of(net))], ", ".join(saved_nets(asdict(log))))
         return log
-
-    def keep(self, path: Path, command: str, dataset: DatasetInfo | None, **measured: Any) -> None:
-        """Write a log and print its path; `measured` are its fields beyond the envelope."""
-        make_place(path)
-        highway_lab.logs.write(path, self.log.new(command, dataset, **measured))
-        named = "" if path == self.log_path() else f" {quote(path)}"
-        print(f"saved {path}\nto see it: {self.parser.prog} plot{named}{import_words(imported)}")
 
     @property
     def contents(self) -> ModuleType:
@@ -208,11 +198,6 @@ def plain(of: Any) -> Any:
 def with_ending(path: Path, ending: str) -> Path:
     """Return the path of a further log beside a first one."""
     return path.with_stem(f"{path.stem}-{ending}")
-
-
-def train_one(module: str, config: TrainingConfig, data: Dataset) -> TrainedRun:
-    importlib.import_module(module)  # of the experiment: it may add the block
-    return TrainedRun.of(config, train_resumably(config, data))
 
 
 @dataclass(frozen=True)
@@ -280,18 +265,20 @@ class ExperimentJob:
                 remove(*checkpoints)
             return run_missing(function, tasks, self.data, results, **options)
 
-    def train(self, configs: Sequence[TrainingConfig]) -> list[TrainedRun]:
-        """Return a run of each config, all of one kind; runs that are on disk are not trained again."""
-        return self.run_missing(partial(train_one, self.experiment.module), configs, TrainedRun[type(configs[0]), None])
-
     def keep(self, config: Any = None, **measured: Any) -> None:
-        """Write the log; `config` holds the numbers of samples of its runs, None means all samples."""
-        info = None
+        """Write the log, whose fields beyond the envelope are `measured`, and print its path.
+
+        config   holds the numbers of samples of its runs; None means all samples
+        """
+        info, of = None, self.experiment
         if self.data is not None:
             config = config or argparse.Namespace(n_train=len(self.data.train_x), n_test=len(self.data.test_x))
             of_data = self.data.test_set, list(self.data.classes)
             info = DatasetInfo(self.dataset, config.n_train, config.n_test, *of_data)
-        self.experiment.keep(self.path, self.arguments.command_line, info, **measured)
+        make_place(self.path)
+        highway_lab.logs.write(self.path, of.log.new(self.arguments.command_line, info, **measured))
+        named = "" if self.path == of.log_path() else f" {quote(self.path)}"
+        print(f"saved {self.path}\nto see it: {of.parser.prog} plot{named}{import_words(imported)}")
 
 
 def sha256_of(path: Path) -> str:
@@ -329,33 +316,11 @@ def load(name: str) -> Experiment:
     return module.EXPERIMENT
 
 
-def step_words(step: str, dataset: str | None) -> list[str]:
-    """Return the words of a command line for one step of an experiment on one data set."""
-    return [step] if dataset is None else [step, "--dataset", dataset]
-
-
 def load_data(arguments: argparse.Namespace) -> tuple[str, Dataset]:
     """Return name and samples of the data set that the flags ask for; the digits with --smoke."""
     if arguments.smoke:
         return "digits", load_dataset("digits")
     return commands.load_data(arguments.dataset, arguments)
-
-
-def hold_out(data: Dataset, share: float) -> Dataset:
-    """Return the training images, with a fixed share of them, the validation set, in place of the test images."""
-    x, y = data.train_x, data.train_y
-    order = np.random.default_rng(0).permutation(len(x))
-    held, kept = np.split(order, [int(len(order) * share)])
-    return Dataset(x[kept], y[kept], x[held], y[held], data.outputs, "held-out training images")
-
-
-def fit(budget: dict, data: Dataset, smoke: bool) -> dict:
-    """Return a budget, changed to that of a smoke run if asked, with at most as many samples as the data set has."""
-    budget = budget | (SMOKE_BUDGET if smoke else {})
-    return budget | {
-        "n_train": min(budget["n_train"], len(data.train_x)),
-        "n_test": min(budget["n_test"], len(data.test_x)),
-    }
 
 
 def by_config(runs: Iterable, *names: str) -> dict[tuple, list]:
@@ -372,10 +337,3 @@ def final_values(runs: Iterable, field: str) -> list[float]:
 def points(runs: Iterable) -> np.ndarray:
     """Return the final test accuracy of each run in %; CHANCE for a diverged one."""
     return 100 * np.nan_to_num(final_values(runs, "test_score"), nan=CHANCE)
-
-
-def curve(run: Any, field: str) -> np.ndarray:
-    """Return a field of a run's history, (epochs + 1,); NaN after it diverged."""
-    values = np.full(run.config.epochs + 1, np.nan)
-    values[: len(run.history.epoch)] = getattr(run.history, field)
-    return values

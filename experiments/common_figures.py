@@ -1,8 +1,7 @@
 """Titles, names of arms, lines and levels that the figures and tables of several experiments share."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,24 +10,10 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from highway_lab.figures import COLORS, INK, draw_seeds, new_figure, number_layers
-from highway_lab.logs import Log
 from highway_networks import Config
 
-from .common import final_values
-
 PAPER = "tanh from −2"  # the setting of the paper's net for MNIST, as `name_setting` names it
-LogT = TypeVar("LogT", bound=Log)
 Runs = Sequence[Any]  # with a `config` and a `history` each
-
-
-def joined(name: str, logs: Sequence[LogT]) -> LogT:
-    """Return the first of some logs of one data set, its list of that name followed by those of the others."""
-    return replace(logs[0], **{name: [entry for log in logs for entry in getattr(log, name)]})
-
-
-def times(orders: float) -> str:
-    """Return the factor, to two digits, of which `orders` is the decimal logarithm."""
-    return f"{float(f'{10**orders:.2g}'):,g}"
 
 
 def minus(value: float) -> str:
@@ -74,13 +59,11 @@ def draw_losses(axes: Axes, runs: Runs, lost: float, **style: Any) -> None:
     axes.margins(x=0)
 
 
-def draw_dots(
-    axes: Axes, values: Sequence[float], height: float, *, label: str = "", center: Any = np.mean, **style: Any
-) -> None:
-    """Draw at a height the value of every seed as a faint dot and their `center` as a bold one."""
+def draw_dots(axes: Axes, values: Sequence[float], height: float, **style: Any) -> None:
+    """Draw at a height the value of every seed as a faint dot and their mean as a bold one."""
     style |= {"marker": "o", "linestyle": "none", "clip_on": False}
     axes.plot(values, [height] * len(values), markersize=4, alpha=0.4, **style)
-    axes.plot(center(values), height, markersize=7, label=label, **style)
+    axes.plot(np.mean(values), height, markersize=7, **style)
 
 
 SHOWN = 0.995  # share of values that a map's colours cover: outliers would hide all others
@@ -107,26 +90,9 @@ def rows_figure(title: str, rows: Mapping[str, Sequence[float]], label: str) -> 
     return figure
 
 
-def legend_below(figure: Figure, axes: Axes, ncols: int | None = None) -> None:
-    """Write the labels of one panel below all panels, each once."""
-    handles, labels = axes.get_legend_handles_labels()
-    first = dict(zip(labels[::-1], handles[::-1], strict=True))
-    handles = [first[label] for label in dict.fromkeys(labels)]
-    figure.legend(handles=handles, ncols=ncols or len(handles), loc="outside lower center", frameon=False)
-
-
 def scale_by_logarithm(axes: Axes) -> None:
     """Set a logarithmic scale for errors or losses, with plain numbers beside it."""
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def gains(runs: Runs, others: Runs) -> np.ndarray:
-    """Return the points of test accuracy gained over others of the same seeds, (seeds,); NaN where one diverged."""
-    own, theirs = (
-        {run.config.seed: score for run, score in zip(group, final_values(group, "test_score"), strict=True)}
-        for group in (runs, others)
-    )
-    return 100 * np.array([own[seed] - theirs[seed] for seed in own if seed in theirs])

@@ -54,7 +54,7 @@ from highway_networks import Dataset, InputError, rounded
 from . import blocks  # noqa: F401, adds maxout to BLOCKS, in the processes that train, too
 from .claims import ACCURACY_MARGIN, Verdict, combine, judge_as_good
 from .common import Experiment, ExperimentJob, by_config, final_values, points
-from .common_figures import Runs, draw_dots, gains
+from .common_figures import Runs, draw_dots
 from .looks.conv_gates import MODEL
 from .quotes import PAPER
 
@@ -217,9 +217,9 @@ def best(arms: Sequence[tuple[str, dict]], runs: Runs) -> dict[str, dict]:
     return {block: fields for _, (block, fields) in worst_first}
 
 
-def time_step(net: str, data: Dataset, steps: int = 5) -> Cost:
+def time_step(net: str, data: Dataset) -> Cost:
     """Time training steps of a net, each an epoch of one batch."""
-    config = config_of(data, net, steps)
+    config = config_of(data, net, epochs=5)
     training = Training(replace(config, n_train=config.batch_size, n_validation=1, n_test=1), data)
     times = [time.perf_counter(), *(time.perf_counter() for _ in training.epochs(scored=False))]
     return Cost(net, training.net.params.flat.size, config.batch_size, rounded(float(np.median(np.diff(times)))))
@@ -259,6 +259,15 @@ def lead(runs: Runs, level: float) -> Interval:
     over_seeds, over_images = interval(points(runs)), images_error(runs)
     both = math.hypot(over_seeds.half, over_images * (runs[0].config.n_test < TEST_IMAGES))
     return Interval(over_seeds.value - level, over_images if len(runs) == 1 else both)
+
+
+def gains(runs: Runs, others: Runs) -> np.ndarray:
+    """Return the points of test accuracy gained over others of the same seeds, (seeds,); NaN where one diverged."""
+    own, theirs = (
+        {run.config.seed: score for run, score in zip(group, final_values(group, "test_score"), strict=True)}
+        for group in (runs, others)
+    )
+    return 100 * np.array([own[seed] - theirs[seed] for seed in own if seed in theirs])
 
 
 def judge_net(runs: Runs, level: float) -> Verdict:

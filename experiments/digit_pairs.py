@@ -6,7 +6,6 @@ seed alone: whatever the task, the pictures are the same, in the same order.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,52 +24,38 @@ TASKS: dict[str, Label] = {
 HELD = 12  # of this many training images at most one is held out for validation: 5,000 of MNIST's
 
 
-class Pairs(NamedTuple):
-    """Pairs of images of one set."""
-
-    x: np.ndarray  # (n, C, H, 2W), uint8
-    y: np.ndarray  # (n,), labels of the task
-
-
-class DigitPairs(NamedTuple):
-    """Pairs for training, of other training images for validation, and of test images."""
-
-    train: Pairs
-    validation: Pairs
-    test: Pairs
-
-    def tested(self, result: bool) -> Dataset:
-        """Return a data set that is tested on the test pairs if a run is a result, else on the validation pairs."""
-        pairs, words = self.validation, "validation pairs of held-out training images"
-        if result:
-            pairs, words = self.test, "pairs of test images"
-        return Dataset(*self.train, *pairs, CLASSES, words)
-
-
 def pair_digits(
-    data: Dataset, task: str, n_train: int = 30_000, n_validation: int = 5_000, n_test: int = 10_000, seed: int = 0
-) -> DigitPairs:
-    """Return pairs of the images of `data`, labelled by one of TASKS; another seed draws others.
+    data: Dataset,
+    task: str,
+    result: bool,
+    n_train: int = 30_000,
+    n_validation: int = 5_000,
+    n_test: int = 10_000,
+    seed: int = 0,
+) -> Dataset:
+    """Return pairs (n, C, H, 2W) of the images of `data`, labelled by one of TASKS; another seed draws others.
 
-    The last `n_validation` of a permutation of the training images make the validation pairs, the others the training
-    pairs. A small data set gives fewer: no part has more pairs than images, so each image is used twice at most.
+    They are tested on pairs of test images if a run is a `result`, else on validation pairs. The last `n_validation` of
+    a permutation of the training images make these, the others the training pairs. A small data set gives fewer: no
+    part has more pairs than images, so each image is used twice at most.
     """
     pair_rng, label_rng = np.random.default_rng(seed).spawn(2)
     order = pair_rng.permutation(len(data.train_x))
     held = min(n_validation, len(order) // HELD)
     kept, validation = np.split(order, [len(order) - held])
 
-    def pairs(x: np.ndarray, y: np.ndarray, images: np.ndarray, n: int) -> Pairs:
+    def pairs(x: np.ndarray, y: np.ndarray, images: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         chosen = draw_pairs(images, min(n, len(images)), pair_rng)
         left, right = y[chosen].T.astype(np.int64)  # bytes would overflow
         labels = np.asarray(TASKS[task](left, right, label_rng), np.int64)
-        return Pairs(np.concatenate([x[chosen[:, 0]], x[chosen[:, 1]]], axis=-1), labels)
+        return np.concatenate([x[chosen[:, 0]], x[chosen[:, 1]]], axis=-1), labels
 
-    return DigitPairs(
-        pairs(data.train_x, data.train_y, kept, n_train),
-        pairs(data.train_x, data.train_y, validation, n_validation),
-        pairs(data.test_x, data.test_y, np.arange(len(data.test_x)), n_test),
-    )
+    train = pairs(data.train_x, data.train_y, kept, n_train)
+    validate = pairs(data.train_x, data.train_y, validation, n_validation)
+    test = pairs(data.test_x, data.test_y, np.arange(len(data.test_x)), n_test)
+    if result:
+        return Dataset(*train, *test, CLASSES, "pairs of test images")
+    return Dataset(*train, *validate, CLASSES, "validation pairs of held-out training images")
 
 
 def draw_pairs(images: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:

@@ -193,7 +193,7 @@ NEXT = study(arms(WIDE_RATES) | RELU_ARMS, growth=4)
 
 def find_leads(results: Results, highway: str, others: Iterable[str]) -> dict[str, tuple[Difference, float]]:
     """Return by how many orders of magnitude highway nets are ahead of others, and p after Holm."""
-    values = {cell.arm: results.values(cell) for cell in results.finished}
+    values = {cell.arm: results.judged(results.scored(cell)) for cell in results.finished}
     leads = {other: welch(values[other], values[highway]) for other in others}
     return dict(zip(leads, zip(leads.values(), holm([of.p for of in leads.values()]), strict=True), strict=True))
 

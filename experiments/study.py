@@ -328,10 +328,6 @@ class Study:
             return bool(self.task(cell, self.stages[0], setting, 0))
         return False
 
-    def next_tasks(self, runs: Iterable[StudyRun], least: int = 1) -> list[Task]:
-        """Return runs that can be made now: all of the first unfinished cell, and of others to make up `least`."""
-        return Results(self, runs).next_tasks(least)
-
     def with_arms(self, arms: Mapping[str, Arm]) -> "Study":
         """Return the study with a user's own arms beside its own, by the same rules.
 
@@ -402,9 +398,9 @@ class Results:
         """Return a cell's results of a stage by setting, in the order of their seeds; none if some are missing."""
         return next((rung for stage, rung, _ in self.rungs[cell] if stage.result == result and not missing(rung)), {})
 
-    def by_cell(self, result: str = "scored") -> dict[Any, list[StudyRun]]:
-        """Return the results of a stage of each finished cell, in the order of their settings and seeds."""
-        return {cell: [run for of in self.settings(cell, result).values() for run in of] for cell in self.finished}
+    def by_cell(self) -> dict[Any, list[StudyRun]]:
+        """Return the scored runs of each finished cell, in the order of their settings and seeds."""
+        return {cell: [run for of in self.settings(cell).values() for run in of] for cell in self.finished}
 
     def tried(self, cell: Any) -> Rung:
         """Return by setting the runs by which a cell chooses; none as long as one of them is missing."""
@@ -423,17 +419,13 @@ class Results:
         """Return a cell's results of a stage in the chosen setting, in the order of their seeds; none if unfinished."""
         return self.settings(cell, result).get(self.chosen(cell, criterion), [])
 
-    def values(self, cell: Any, criterion: str | None = None, result: str = "scored") -> np.ndarray:
-        """Return what a criterion says of a cell's results in the setting that it chose; less is better."""
-        return self.judged(self.scored(cell, criterion, result), criterion)
-
     def judged(self, runs: Iterable[StudyRun], criterion: str | None = None) -> np.ndarray:
         """Return what a criterion (the first) says of runs; less is better."""
         return np.array([self.study.judge(run, criterion or next(iter(self.study.criteria))) for run in runs])
 
-    def untried(self, cell: Any, criterion: str | None = None) -> list[str]:
+    def untried(self, cell: Any) -> list[str]:
         """Say of a cell's choice which settings one step from it were never tried: hyperparameter and value of each."""
-        if (setting := self.chosen(cell, criterion)) is None:
+        if (setting := self.chosen(cell)) is None:
             return []
         tried = {of: runs for _, rung, _ in self.rungs[cell] for of, runs in rung.items()}
         names, neighbours = self.study.arms[cell.arm].grid, self.study.around(cell, tried, [setting])

@@ -148,7 +148,7 @@ def train_net(config: ArmConfig, data: Dataset) -> DeepNet | None:
 
 def train(task: Task, digits: Dataset) -> StudyRun:
     """Train a net and measure it, before and after; beside it one without blocks."""
-    data = pair_digits(digits, task.cell.labels).tested(True)
+    data = pair_digits(digits, task.cell.labels, result=True)
     with one_thread():
         net, bare = train_net(task.config, data), train_net(replace(task.config, depth=0), data)
         fresh = Training(task.config, data).net

@@ -137,7 +137,7 @@ CELLS = (
 
 
 def train(task: Task, data: Dataset) -> StudyRun:
-    data = pair_digits(data, "sum", **PAIRS).tested(bool(task.result))
+    data = pair_digits(data, "sum", bool(task.result), **PAIRS)
     return study_command.train(task, data, judged=(data.test_x, data.test_y))
 
 

@@ -240,7 +240,7 @@ class ArmMeasured(Measured):
 def train(task: Task, data: Dataset) -> StudyRun:
     """Train one net, then score it."""
     if task.cell.of == "sum":
-        data = pair_digits(data, "sum", task.config.n_train, N_VALIDATION_PAIRS).tested(bool(task.result))
+        data = pair_digits(data, "sum", bool(task.result), task.config.n_train, N_VALIDATION_PAIRS)
     judged = None if task.config.n_validation else (data.test_x, data.test_y)  # in the data set's order
     start = None
     if task.result and task.config.seed == 0:

@@ -29,7 +29,7 @@ from highway_lab.datasets import DATASETS, is_dataset_name
 from highway_lab.fields import Count, NonEmpty, check_lengths
 from highway_lab.files import atomic_write, content_of
 from highway_lab.threads import outlive_forks
-from highway_networks import ADD_NAME, BLOCKS, TEST_IMAGES, Config, Dataset, History, InputError, Run, rounded
+from highway_networks import ADD_NAME, BLOCKS, TEST_IMAGES, Config, Dataset, History, InputError, rounded
 
 SCHEMA: Literal[1] = 1
 ROOT = Path(__file__).parent.parent
@@ -42,8 +42,6 @@ MOST_VALUES = 2**23  # numbers, texts, lists and objects in a file: each takes u
 LONGEST_TEXT = 256  # characters of a text in a log, but for these fields: a command may list thousands of seeds
 LONGER_TEXTS = {"command": math.inf, "file": 4096, "right": 4096}
 ConfigT = TypeVar("ConfigT", bound=Any)
-TaskT = TypeVar("TaskT", bound=Any)
-MeasuredT = TypeVar("MeasuredT", bound=Any)
 LogT = TypeVar("LogT")
 
 
@@ -200,30 +198,6 @@ class RunRecord(Trained, Generic[ConfigT]):
     def rows(self, start: int, stop: int | None = None) -> Self:
         history = History(*(column[start:stop] for column in self.history.columns()))
         return replace(self, history=history, gate_means=self.gate_means and self.gate_means[start:stop])
-
-
-@dataclass
-class TrainedRun(Trained, Generic[TaskT, MeasuredT]):
-    """A run of an experiment: its task, its history, and what was `measured` beside it; a log says of which types.
-
-    task      a configuration, or an object that has one as `config`
-    n_params  parameters that are trained
-    """
-
-    task: TaskT
-    n_params: Count
-    diverged: bool
-    history: History
-    measured: MeasuredT
-
-    @classmethod
-    def of(cls, task: Any, run: Run, measured: Any = None) -> Self:
-        """Make the record of a task, given the record of its training."""
-        return cls(None, task, run.n_params, run.diverged, run.history, measured)
-
-    @property
-    def config(self) -> Any:
-        return getattr(self.task, "config", self.task)
 
 
 @dataclass

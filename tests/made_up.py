@@ -2,7 +2,7 @@
 
 import argparse
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from helpers import SOME_ENVIRONMENT
 
 from conv_recipes import ConvConfig
 from experiments.common import ExperimentJob, load
-from highway_lab.logs import SCHEMA, DatasetInfo, Log, RunLog, RunRecord, TrainedRun
+from highway_lab.logs import SCHEMA, DatasetInfo, Log, RunLog, RunRecord
 from highway_networks import Config, Dataset, History
 
 
@@ -33,14 +33,6 @@ def job(data: Dataset | None = None, dataset: str = "digits", **flags: Any) -> E
         **{"model": None, "smoke": False, "scheduler": None, "any_code": False, "fresh": False} | flags
     )
     return ExperimentJob(load("lesions"), flags, dataset, data, Path("made-up.json"))
-
-
-def trained_run(
-    task: Any, test_score: Sequence[float | None], train_loss: Sequence[float] = (), measured: Any = None
-) -> TrainedRun:
-    """Return a run of these scores and losses, from epoch 0; it diverged if its last score is None."""
-    losses = train_loss or [0.5] * len(test_score)
-    return TrainedRun(None, task, 1, test_score[-1] is None, history(*losses, test_score=[*test_score]), measured)
 
 
 def conv_run(config: ConvConfig, accuracy: float, n_params: int = 1000) -> RunRecord[ConvConfig]:

@@ -14,7 +14,6 @@ from conv_highway_networks import ConvNet
 from conv_recipes import NETS, ConvConfig, configure
 from experiments import common, conv_tables
 from experiments.claims import Verdict
-from experiments.common_figures import gains
 from experiments.looks import conv_gates
 from highway_lab.intervals import interval
 from highway_lab.logs import RunRecord
@@ -170,7 +169,7 @@ def test_images_count_beside_seeds_where_a_part_of_them_is_scored():
 
 def test_runs_are_compared_seed_by_seed():
     runs, others = runs_of("mnist-8", 0.9, 1.0), runs_of("mnist-8", 0.8, 0.9, 0.8)[::-1]
-    np.testing.assert_allclose(gains(runs, others), [10, 10])
+    np.testing.assert_allclose(conv_tables.gains(runs, others), [10, 10])
 
 
 # ------------------------------------------------------------------------------- where gates open

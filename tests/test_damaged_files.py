@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
-from experiments.__main__ import STEPS
+from experiments.__main__ import NAMES
 from experiments.common import load
 from highway_lab import checkpoints, logs
 from highway_lab.jobs import ResultFile, sealed
@@ -74,7 +74,7 @@ def in_small_form(raw: Any, lists: int = 0) -> Any:
     return {key: in_small_form(value) for key, value in raw.items()} if isinstance(raw, dict) else raw
 
 
-KINDS = {load(name).log_path(): load(name).log for name in STEPS if (ROOT / load(name).log_path()).exists()}
+KINDS = {load(name).log_path(): load(name).log for name in NAMES if (ROOT / load(name).log_path()).exists()}
 KINDS |= {benchmark.log_path: benchmark.schema for benchmark in BENCHMARKS.values()}
 KINDS[Path("run.json")] = RunLog[Config]
 

@@ -111,7 +111,7 @@ def test_the_best_deep_highway_nets_are_saved(digits, workdir, monkeypatch):
     """That of the lowest loss: trained again, it reaches what its log says."""
     monkeypatch.setattr(ds, "KEPT", {10: Path("models/highway-10.npz")})
     runs = []
-    while tasks := SMALL.next_tasks(runs):
+    while tasks := Results(SMALL, runs).next_tasks():
         runs += [ds.train(task, digits) for task in tasks]
     results = Results(SMALL, runs)
     ds.finish(digits, results)
@@ -148,7 +148,7 @@ Change = Callable[[StudyRun, tuple[str, int], int], None]
 def tasks() -> list[Task]:
     """All runs of a small search in which settings of a higher index do worse."""
     runs = []
-    while tasks := FEW.next_tasks(runs, 10**6):
+    while tasks := Results(FEW, runs).next_tasks(10**6):
         runs += [StudyRun(SOME_ENVIRONMENT, of, 1, False, {}, ds.Found(1 + of.setting[0], 0.97, 1.0)) for of in tasks]
     return [run.task for run in runs]
 

@@ -27,6 +27,13 @@ def numbered() -> Dataset:
     return Dataset(*half(1201), *half(401), outputs=10)
 
 
+def parts_of(data: Dataset, task: str, **sizes: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the pairs, (n, 1, 2, 6), and labels of training, validation and test."""
+    choosing, result = (pair_digits(data, task, of, **sizes) for of in (False, True))
+    assert ["validation" in of.test_set for of in (choosing, result)] == [True, False]
+    return [(of[2 * half], of[2 * half + 1]) for of, half in ((choosing, 0), (choosing, 1), (result, 1))]
+
+
 def images_in(x: np.ndarray) -> np.ndarray:
     """Return the numbers of the left and the right image in pictures of `numbered`, (n, 2)."""
     halves = np.stack([x[..., :3], x[..., 3:]], axis=1)[:, :, 0, 0].astype(int)
@@ -36,47 +43,37 @@ def images_in(x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("task", OF_DIGITS)
 def test_labels_are_those_of_the_images_in_the_picture(numbered, task):
     train = (numbered.train_x, numbered.train_y)
-    for part, (x, y) in zip(
-        pair_digits(numbered, task), (train, train, (numbered.test_x, numbered.test_y)), strict=True
-    ):
-        assert (part.x.dtype, part.y.dtype) == (np.uint8, np.int64)
-        left, right = images_in(part.x).T
-        np.testing.assert_array_equal(part.x, np.concatenate([x[left], x[right]], axis=-1))
-        assert part.y.tolist() == [OF_DIGITS[task](*of) for of in zip(y[left].tolist(), y[right].tolist(), strict=True)]
+    test = (numbered.test_x, numbered.test_y)
+    for (pairs, labels), (x, y) in zip(parts_of(numbered, task), (train, train, test), strict=True):
+        assert (pairs.dtype, labels.dtype) == (np.uint8, np.int64)
+        left, right = images_in(pairs).T
+        np.testing.assert_array_equal(pairs, np.concatenate([x[left], x[right]], axis=-1))
+        assert labels.tolist() == [OF_DIGITS[task](*of) for of in zip(y[left].tolist(), y[right].tolist(), strict=True)]
 
 
 def test_no_image_is_both_in_training_and_in_validation_and_each_is_used_about_as_often_as_any_other(numbered):
-    parts = pair_digits(numbered, "sum", n_train=700, n_validation=90)
-    assert [len(part.y) for part in parts] == [700, 90, 401]
-    trained, validated, _ = ({*images_in(part.x).ravel().tolist()} for part in parts)
+    parts = parts_of(numbered, "sum", n_train=700, n_validation=90)
+    assert [len(labels) for _, labels in parts] == [700, 90, 401]
+    trained, validated, _ = ({*images_in(pairs).ravel().tolist()} for pairs, _ in parts)
     assert not trained & validated
-    for part, images in zip(parts, (1201 - 90, 90, 401), strict=True):
-        chosen = images_in(part.x)
+    for (pairs, _), images in zip(parts, (1201 - 90, 90, 401), strict=True):
+        chosen = images_in(pairs)
         uses = np.bincount(np.unique(chosen, return_inverse=True)[1].ravel())
         assert uses.max() - uses.min() <= 1 if images % 2 == 0 else uses.max() <= 3
         assert len(uses) >= images - 1
         assert (chosen[:, 0] != chosen[:, 1]).all()
-    assert len(pair_digits(numbered, "sum").validation.y) == 1201 // 12, "of a small data set"
+    assert len(pair_digits(numbered, "sum", result=False).test_y) == 1201 // 12, "of a small data set"
 
 
 def test_tasks_share_their_pictures_and_only_a_seed_changes_them(numbered):
-    first, *others = (pair_digits(numbered, task) for task in TASKS)
-    assert all(
-        part.x.tobytes() == same.x.tobytes() for other in others for part, same in zip(first, other, strict=True)
-    )
-    labels = others[-1].train.y
+    first, *others = (parts_of(numbered, task) for task in TASKS)
+    for other in others:
+        assert [pairs.tobytes() for pairs, _ in other] == [pairs.tobytes() for pairs, _ in first]
+    _, labels = others[-1][0]
     assert (np.bincount(labels, minlength=10) > 60).all(), "random ones, about 110 each"
-    assert 0.05 < np.mean(labels == others[1].train.y) < 0.15, "which tell nothing of the digits"
-    found, again, another = (pair_digits(numbered, "random", seed=seed) for seed in (0, 0, 1))
-    for part, same, differs in zip(found, again, another, strict=True):
-        assert part.y.tobytes() == same.y.tobytes()
-        assert (part.y != differs.y).any()
-        assert (images_in(part.x) != images_in(differs.x)).any()
-
-
-def test_a_run_that_chooses_is_tested_on_validation_pairs(numbered):
-    pairs = pair_digits(numbered, "parity")
-    for result, part in ((False, pairs.validation), (True, pairs.test)):
-        data = pairs.tested(result)
-        assert (data.train_x is pairs.train.x, data.test_x is part.x, data.test_y is part.y) == (True, True, True)
-        assert ("validation" in data.test_set) != result
+    assert 0.05 < np.mean(labels == others[1][0][1]) < 0.15, "which tell nothing of the digits"
+    found, again, another = (parts_of(numbered, "random", seed=seed) for seed in (0, 0, 1))
+    for (pairs, labels), (_, same), (other, differing) in zip(found, again, another, strict=True):
+        assert labels.tobytes() == same.tobytes()
+        assert (labels != differing).any()
+        assert (images_in(pairs) != images_in(other)).any()

@@ -9,25 +9,23 @@ from picture_helpers import committed_log
 from test_pictures import PAGE, assert_redrawn
 
 from experiments import __main__ as experiments
-from experiments.__main__ import STEPS, STUDIES
+from experiments.__main__ import NAMES, STUDIES
 from experiments.common import NO_DATA, Experiment, load
 from highway_lab import jobs
 
-OTHERS = [name for name in STEPS if name not in STUDIES]
+OTHERS = [name for name in NAMES if name not in STUDIES]
 OPENING = {".png": b"\x89PNG", ".html": PAGE}
 
 
-def test_every_experiment_is_in_the_list_and_has_its_steps():
+def test_every_experiment_is_in_the_list_and_can_be_run():
     sources = {path.stem: path.read_text() for path in (ROOT / "experiments").rglob("*.py")}
     assert {name for name, text in sources.items() if "\nSTUDY = " in text} == set(STUDIES)
     assert {name for name, text in sources.items() if "\nEXPERIMENT = " in text} == set(OTHERS)
     drawn = {name.removesuffix("_figures") for name, text in sources.items() if "\nFIGURES = " in text}
-    assert drawn == {*STEPS}
-    for name, steps in STEPS.items():
-        experiment = load(name)
+    assert drawn == {*NAMES}
+    for experiment in map(load, NAMES):
         assert experiment.parser.parse_args(["plot"]).action == experiment.plot
-        for step in steps:
-            assert experiment.parser.parse_args([step, "--jobs", "3"]).jobs == 3
+        assert experiment.parser.parse_args(["run", "--jobs", "3"]).jobs == 3
 
 
 @pytest.mark.parametrize("room", ["", "looks.", "looks/", "experiments.looks.", "experiments/looks/"])
@@ -46,7 +44,7 @@ def test_a_part_of_a_program_says_what_to_type(start, part):
 
 
 def test_no_two_experiments_share_a_figure():
-    names = [name for of in map(load, STEPS) for name in of.contents.FIGURES]
+    names = [name for of in map(load, NAMES) for name in of.contents.FIGURES]
     assert len(names) == len(set(names)) > len(OTHERS)
 
 
@@ -58,7 +56,7 @@ def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys):
     assert experiments.main([]) == 0
     lines = capsys.readouterr().out.splitlines()
     expected = []
-    for name in STEPS:
+    for name in NAMES:
         experiment = load(name)
         short = experiment.name
         others = (*experiment.datasets[1:], *experiment.more)
@@ -104,7 +102,7 @@ def test_the_figures_of_every_log_that_is_there_are_drawn(workdir, called, capsy
     assert experiments.main(["plot"]) == 0
     assert called == [("depth_search", "plot"), ("very_deep", "plot")]
     error = capsys.readouterr().err
-    assert error.count("\n") == len(STEPS) - 2
+    assert error.count("\n") == len(NAMES) - 2
     assert "no log, no figure: python -m experiments gate_maps run makes it\n" in error
     Path("runs/lesions-cifar-10.json").touch()
     assert experiments.main(["plot"]) == 1
@@ -139,13 +137,12 @@ def test_each_experiment_runs_once_and_draws(workdir, monkeypatch, capsys, name)
     """With the smoke budget; what is finished is not run again."""
     experiment, plot = load(name), f"python -m experiments {name} plot"
     path = f"runs/{experiment.name}-smoke.json"
-    for step in STEPS[name]:
-        assert experiment.main([step, "--smoke"]) == 0
-        assert capsys.readouterr().out.endswith(f"saved {path}\nto see it: {plot} {path}\n")
+    assert experiment.main(["run", "--smoke"]) == 0
+    assert capsys.readouterr().out.endswith(f"saved {path}\nto see it: {plot} {path}\n")
     finished = {file: content for file, content in files_below(Path("runs")).items() if file.endswith(".jsonl")}
     if finished:
         monkeypatch.setattr(jobs, "run_tasks", run_nothing)
-        assert experiment.main([STEPS[name][0], "--smoke"]) == 0
+        assert experiment.main(["run", "--smoke"]) == 0
         assert {file: Path("runs", file).read_bytes() for file in finished} == finished
         capsys.readouterr()
     log = experiment.read(Path(path))

@@ -15,9 +15,9 @@ import highway_networks as hn
 import visualize_highway_networks as viz
 from conv_recipes import ConvConfig
 from experiments import __main__ as experiments
-from experiments.common import ExperimentJob, load
-from highway_lab import __version__, cli, jobs, logs, programs
-from highway_lab.logs import TrainedRun, environment
+from experiments.common import load
+from highway_lab import __version__, cli, logs, programs
+from highway_lab.logs import environment
 from highway_networks import BLOCKS, Config
 
 SHORT = ("--dataset", "digits", "--depth", "1", "--hidden", "4", "--epochs", "1", "--n-train", "50", "--n-test", "20")
@@ -186,20 +186,10 @@ def test_all_modules_that_are_installed_name_what_is_public():
     assert {*ast.literal_eval(listed)} == {path.stem for path in MODULES}
 
 
-def test_runs_of_an_experiment_have_the_configuration_that_their_nets_need(digits, workdir, monkeypatch):
-    config = ConvConfig(net="digits", n_train=40, n_validation=0, n_test=20, epochs=1)
-    given = {"to_continue": "again", "jobs": 1, "scheduler": None, "any_code": False, "fresh": False}
-    job = ExperimentJob(load("conv_tables"), jobs.argparse.Namespace(**given), "digits", digits, Path("conv.json"))
-    (run,) = job.train([config])
-    assert run.config == config
-    (kept,) = jobs.ResultFile(Path("conv.jsonl"), TrainedRun[ConvConfig, None]).read()
-    assert kept.config == config
-
-
 def test_an_experiment_that_is_not_listed_says_so_in_a_sentence(capsys, monkeypatch):
-    steps = {name: steps for name, steps in experiments.STEPS.items() if name not in ("lesions", "factor_model")}
-    monkeypatch.setattr(experiments, "STEPS", steps)
+    names = [name for name in experiments.NAMES if name not in ("lesions", "factor_model")]
+    monkeypatch.setattr(experiments, "NAMES", names)
     assert experiments.main([]) == 0
     *_, first, last = capsys.readouterr().err.splitlines()
-    assert first.startswith("experiments/factor_model.py is not in this list: add it to STEPS")
-    assert last.startswith("experiments/looks/lesions.py is not in this list: add it to STEPS")
+    assert first.startswith("experiments/factor_model.py is not in this list: add it to NAMES")
+    assert last.startswith("experiments/looks/lesions.py is not in this list: add it to NAMES")

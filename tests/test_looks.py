@@ -15,7 +15,7 @@ from PIL import Image
 import highway_lab.logs
 from experiments import common
 from experiments.claims import Verdict
-from experiments.common import hold_out, load
+from experiments.common import load
 from experiments.looks import cifar_net, class_routing, gate_maps, lesions, measurement, models, section_4
 from experiments.looks.measurement import walk
 from experiments.looks.section_4 import Section4Log
@@ -526,7 +526,10 @@ def test_the_searched_nets_have_the_best_tanh_setting_from_ten_seeds(as_many_as_
 def chosen(*runs: tuple) -> list:
     """Return the rate and the epochs that are chosen of runs: rate, scores and, of some, losses, a seed each."""
     config = Config(epochs=3, n_train=1000, n_test=1000)
-    grid = [made_up.trained_run(replace(config, lr=lr, seed=seed), *of) for seed, (lr, *of) in enumerate(runs)]
+    grid = []
+    for seed, (lr, scores, *losses) in enumerate(runs):
+        history = made_up.history(*(losses[0] if losses else [0.5] * len(scores)), test_score=scores)
+        grid.append(cifar_net.GridRun(None, replace(config, lr=lr, seed=seed), 1, scores[-1] is None, history))
     margin, *found = cifar_net.choose(grid)
     assert 0.015 < margin < 0.016, "the standard error of an accuracy of 50 to 60 % on 1,000 images"
     return found
@@ -543,10 +546,8 @@ def test_the_lowest_loss_of_those_near_the_highest_mean_accuracy_is_chosen():
 
 def test_the_net_that_is_kept_is_the_one_that_the_log_describes(workdir, digits, monkeypatch):
     """It is chosen without test images, and is no committed net."""
-    seen, train_one = [], common.train_one
-    monkeypatch.setattr(
-        common, "train_one", lambda module, config, data: seen.append(data) or train_one(module, config, data)
-    )
+    seen, train = [], cifar_net.train
+    monkeypatch.setattr(cifar_net, "train", lambda config, data: seen.append(data) or train(config, data))
     assert cifar_net.EXPERIMENT.main(["run", "--smoke"]) == 0
     assert {data.test_set for data in seen} == {"held-out training images"}
     log = cifar_net.EXPERIMENT.read(cifar_net.EXPERIMENT.log_path(smoke=True))
@@ -563,7 +564,7 @@ def rows(images: np.ndarray, labels: np.ndarray) -> set[bytes]:
 
 
 def test_a_tenth_of_the_training_images_validates_and_no_test_image(digits):
-    kept = hold_out(digits, cifar_net.VALIDATION_SHARE)
+    kept = cifar_net.hold_out(digits)
     train, validation = rows(*kept[:2]), rows(*kept[2:4])
     assert len(kept.test_y) == len(digits.train_y) // 10
     assert train | validation == rows(*digits[:2])

@@ -171,7 +171,7 @@ def made(task) -> StudyRun:
 
 @every_form
 def test_no_two_cells_ask_for_the_same_run_and_none_chooses_on_test_samples(name, study):
-    first = study.next_tasks([], least=10**6)
+    first = Results(study, []).next_tasks(least=10**6)
     assert len({*first}) == len(first)
     for cell in study.cells:
         setting = study.grid(cell)[0]
@@ -451,7 +451,7 @@ def test_a_lead_is_paired_by_seed_and_image():
 def complete(study: Study, score) -> Results:
     """Results of a whole study whose scores follow from the cell and the seed."""
     runs = []
-    while tasks := study.next_tasks(runs, least=10**6):
+    while tasks := Results(study, runs).next_tasks(least=10**6):
         for task in tasks:
             runs.append(made(task))
             runs[-1].measured.score = score(task.cell, task.config.seed)

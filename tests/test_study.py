@@ -53,7 +53,7 @@ def made(task):
 def complete(study, runs=()):
     """All runs that a study asks for, made whole stage after whole stage."""
     runs = [*runs]
-    while tasks := study.next_tasks(runs):
+    while tasks := Results(study, runs).next_tasks():
         runs += map(made, tasks)
     return runs
 
@@ -80,7 +80,7 @@ def test_a_study_that_is_killed_after_any_run_ends_as_if_it_had_not_been(study):
     rng, undisturbed = random.Random(0), complete(study)
     for _ in range(4):
         runs = []
-        while tasks := study.next_tasks(runs, least=10**6):
+        while tasks := Results(study, runs).next_tasks(least=10**6):
             runs += map(made, rng.sample(tasks, rng.randint(1, len(tasks))))
         assert by_task(runs) == by_task(undisturbed)
         assert len(runs) == len(undisturbed)
@@ -112,11 +112,11 @@ def test_an_extended_study_makes_the_choices_of_a_fresh_start(study, earlier):
 
 
 def test_the_first_unfinished_cell_comes_first_and_others_fill_up_the_workers():
-    first = STUDY.next_tasks([])
+    first = Results(STUDY, []).next_tasks()
     assert {task.cell for task in first} == {CELLS[0]}
     runs = [made(task) for task in first[1:]]
-    assert STUDY.next_tasks(runs) == first[:1]
-    assert [task.cell for task in STUDY.next_tasks(runs, least=3)] == [CELLS[0], CELLS[1], CELLS[1]]
+    assert Results(STUDY, runs).next_tasks() == first[:1]
+    assert [task.cell for task in Results(STUDY, runs).next_tasks(least=3)] == [CELLS[0], CELLS[1], CELLS[1]]
 
 
 def test_two_stages_of_results_are_never_mixed():

@@ -39,7 +39,7 @@ def test_blocks_are_closed_one_by_one_and_from_the_last(digits):
 
 
 def test_a_net_is_measured_before_training_with_the_weights_that_training_begins_with(digits):
-    data = pair_digits(digits, "sum").tested(True)
+    data = pair_digits(digits, "sum", result=True)
     config = replace(SMALL, n_train=len(data.train_y))
     run = td.train(Task(CELL, (0.05,), config, "scored"), digits)
     found = run.measured

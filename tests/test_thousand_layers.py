@@ -86,7 +86,7 @@ def made_up(score: dict, loss: dict, lost: float, share: float) -> dict:
     found = {}
     for ending, study in tl.STUDY.items():
         runs = []
-        while tasks := study.next_tasks(runs, least=10**6):
+        while tasks := Results(study, runs).next_tasks(least=10**6):
             runs += [StudyRun(SOME_ENVIRONMENT, task, 1, False, {}, measured(task)) for task in tasks]
         found[ending] = Results(study, runs)
     return found

@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from highway_lab.fields import Count, NonEmpty, Share
-from highway_lab.logs import Log, TrainedRun
-from highway_networks import Config, Dataset, rounded
+from highway_lab.logs import Log, Trained
+from highway_lab.training import train_resumably
+from highway_networks import Config, Dataset, History, rounded
 
-from ..common import Experiment, ExperimentJob, by_config, curve, fit, hold_out
+from ..common import SMOKE_BUDGET, Experiment, ExperimentJob, by_config
 from . import models
 from .models import Model, Source
 
@@ -27,10 +28,25 @@ VALIDATION_SHARE = 0.1  # of the training images
 
 
 @dataclass
+class GridRun(Trained):
+    """A run of the grid; `measured` stands in the committed log alone."""
+
+    task: Config
+    n_params: Count
+    diverged: bool
+    history: History
+    measured: None = None
+
+    @property
+    def config(self) -> Config:
+        return self.task
+
+
+@dataclass
 class CifarNetLog(Log):
     """The log runs/cifar_net.json: the grid, what it chose, and the net of that setting, trained on all images."""
 
-    runs: NonEmpty[TrainedRun[Config, None]]
+    runs: NonEmpty[GridRun]
     margin: Share  # by which a validation accuracy may miss the highest: its standard error
     lr: float
     epochs: Count
@@ -40,18 +56,37 @@ class CifarNetLog(Log):
 EXPERIMENT = Experiment(__name__, __doc__, CifarNetLog, datasets=("cifar-10",))
 
 
+def hold_out(data: Dataset) -> Dataset:
+    """Return the training images, with a fixed share of them, the validation set, in place of the test images."""
+    x, y = data.train_x, data.train_y
+    held, kept = np.split(np.random.default_rng(0).permutation(len(x)), [int(len(x) * VALIDATION_SHARE)])
+    return Dataset(x[kept], y[kept], x[held], y[held], data.outputs, "held-out training images")
+
+
 def configs(data: Dataset, smoke: bool) -> list[Config]:
     net, rates, seeds = (models.SMOKE, RATES[:2], SEEDS[:1]) if smoke else (models.FALLBACK, RATES, SEEDS)
-    budget = fit({"epochs": EPOCHS, "n_train": len(data.train_x), "n_test": len(data.test_x)}, data, smoke)
+    budget = {"epochs": EPOCHS, "n_train": len(data.train_x), "n_test": len(data.test_x)}
+    budget |= SMOKE_BUDGET if smoke else {}
     return [replace(net, lr=lr, seed=seed, **budget) for lr in rates for seed in seeds]
 
 
-def means(runs: list[TrainedRun], field: str) -> dict[float, np.ndarray]:
+def train(config: Config, data: Dataset) -> GridRun:
+    run = train_resumably(config, data)
+    return GridRun(None, config, run.n_params, run.diverged, run.history)
+
+
+def means(runs: list[GridRun], field: str) -> dict[float, np.ndarray]:
     """Return a field by rate and epoch, (epochs + 1,): the mean over seeds, NaN where one has diverged."""
-    return {lr: np.mean([curve(run, field) for run in seeds], axis=0) for (lr,), seeds in by_config(runs, "lr").items()}
+    found = {}
+    for (lr,), seeds in by_config(runs, "lr").items():
+        curves = np.full((len(seeds), seeds[0].config.epochs + 1), np.nan)
+        for curve, run in zip(curves, seeds, strict=True):
+            curve[: len(run.history.epoch)] = getattr(run.history, field)
+        found[lr] = curves.mean(axis=0)
+    return found
 
 
-def choose(runs: list[TrainedRun]) -> tuple[float, float, int]:
+def choose(runs: list[GridRun]) -> tuple[float, float, int]:
     """Return the margin, and rate and epochs of the lowest training loss within it of the highest accuracy."""
     scores, losses = means(runs, "test_score"), means(runs, "train_loss")
     best = np.nanmax([scores[lr][1:] for lr in scores])  # epoch 0 is an untrained net
@@ -61,8 +96,8 @@ def choose(runs: list[TrainedRun]) -> tuple[float, float, int]:
 
 
 def run(job: ExperimentJob) -> None:
-    data, kept = job.data, hold_out(job.data, VALIDATION_SHARE)
-    runs = replace(job, data=kept).train(configs(kept, job.smoke))
+    data, kept = job.data, hold_out(job.data)
+    runs = replace(job, data=kept).run_missing(train, configs(kept, job.smoke), GridRun)
     margin, lr, epochs = choose(runs)
     committed = job.path == EXPERIMENT.log_path()
     file = models.NETS[job.dataset] if committed else Path("runs/checkpoints", f"{job.path.stem}.npz")

@@ -36,7 +36,7 @@ from highway_networks import Dataset, DeepNet, as_inputs, rounded, with_ones
 
 from ..claims import Verdict, combine, judge_better
 from ..common import Experiment, ExperimentJob
-from ..common_figures import legend_below, name_setting, scale_by_logarithm
+from ..common_figures import name_setting, scale_by_logarithm
 from . import models
 from .measurement import SET_IMAGES, by_block, closing_images, in_batches, walk
 from .models import Source
@@ -447,7 +447,7 @@ def figure(log: DepthPerExampleLog) -> Figure:
     below[0].set_ylabel("test error (%)")
     below[1].set_xlabel("blocks computed, mean over images")
     above[-1].legend(loc="lower left", handlelength=1, frameon=False, labelcolor="linecolor")
-    legend_below(figure, below[0])
+    figure.legend(*below[0].get_legend_handles_labels(), ncols=3, loc="outside lower center", frameon=False)
     return figure
 
 

@@ -43,7 +43,7 @@ from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 from ..claims import Verdict, combine, judge_about, judge_as_good, judge_better, require, share_of_nets
 from ..common import Experiment, ExperimentJob
 from ..common_figures import PAPER as PAPER_SETTING
-from ..common_figures import joined, name_setting
+from ..common_figures import name_setting
 from ..quotes import PAPER
 from . import measurement, models
 from .measurement import TIMES, Gates, idle_share, rises
@@ -168,6 +168,11 @@ parser.add_argument("--searched", action="store_true", help="nets of the best ta
 # ---------------------------------------------------------------------------------------- what was found
 
 
+def joined(logs: Sequence[Section4Log]) -> Section4Log:
+    """Return the first log, with the nets of all."""
+    return replace(logs[0], nets=[net for log in logs for net in log.nets])
+
+
 def settings(log: Section4Log) -> dict[str, list[NetSeen]]:
     """Return the nets by their setting, and last that of the search by its size."""
     deep = {f"{len(net.trained.flips)} blocks": [net] for net in log.deep}
@@ -238,7 +243,7 @@ def verdicts(of: dict[str, np.ndarray], before: dict[str, np.ndarray], idle: flo
 
 def numbers(*logs: Section4Log) -> dict:
     """Return what the page quotes, by setting: intervals of the measures, trained and untrained, and verdicts."""
-    log = joined("nets", logs)
+    log = joined(logs)
     found = {}
     for name, nets in settings(log).items():
         by_net = [[measures(getattr(net, state), log) for net in nets] for state in ("trained", "untrained")]
@@ -259,7 +264,7 @@ def numbers(*logs: Section4Log) -> dict:
 
 def idle_figure(*logs: Section4Log) -> Figure:
     """Draw the share of idle blocks against the threshold, trained and untrained, a panel a setting."""
-    log = replace(joined("nets", logs), deep=[])
+    log = replace(joined(logs), deep=[])
     by_setting, idle = settings(log), 100 * log.idle
     shares = [np.mean([idle_share(net.trained, idle) for net in nets]) for nets in by_setting.values()]
     found = f"{min(shares):.0f} to {max(shares):.0f} % of the blocks are idle at {idle:g} points"

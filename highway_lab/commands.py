@@ -232,17 +232,22 @@ class TrainingCommand:
     block: str = "highway"  # default of --block
     fallback: bool = False  # whether the digits stand in for MNIST where that cannot be had and no data set is named
     checkpoints: bool = False  # see Job
+    check: Callable[..., str] | None = None  # that of gradients: names the first that is wrong
 
     def run(self, argv: Sequence[str] | None = None) -> int:
         """Parse `argv` (else sys.argv), train, and return the exit code."""
 
-        def action(given: argparse.Namespace) -> None:
+        def action(given: argparse.Namespace) -> int | None:
             if (program := self.users_program()) and program not in imported:
                 import_file(program)  # it is part of the code, and whoever reads log or net needs it
+            if self.check and given.check_gradients:
+                fields = {name: of for name, of in vars(given).items() if name in ("activation", "loss")}
+                return int(any([self.check(kind, **fields) for kind in self._blocks(given)]))
             if given.tensorboard:
                 import highway_lab.tensorboard  # noqa: F401, where it is missing, before data are read
             dataset, data = load_data(given.dataset or self.dataset(self._sizes(given)[0]), given)
             run_job(self.job(given, dataset, data), data)
+            return None
 
         return run_cli(self.parser(), action, argv)
 
@@ -270,6 +275,9 @@ class TrainingCommand:
         fields = ", ".join(f"{name} {value}" for name, value in self.quick.items())
         text = f"a smaller job: {fields}"
         parser.add_argument("--quick", action="store_const", const=self.quick, default={}, help=text)
+        if self.check:
+            text = "compare the backward pass of these blocks, their activation and loss with complex steps, and end"
+            parser.add_argument("--check-gradients", action="store_true", help=text)
         add_hyperparameters(parser, self.config, leave_out=("seed", "block", name))
         add_data_flags(parser, "auto" if self.fallback else None)
         add_job_flags(parser)
@@ -294,8 +302,7 @@ class TrainingCommand:
 
     def plan(self, given: argparse.Namespace, data: Dataset) -> list[TrainingConfig]:
         """Return a config for every size, seed and block that is asked for."""
-        sizes, seeds = self._sizes(given), given.seeds or [self.config.seed]
-        blocks = ["highway", "plain"] if given.block == "both" else given.block.split(",")
+        sizes, seeds, blocks = self._sizes(given), given.seeds or [self.config.seed], self._blocks(given)
         if len(blocks) > len(set(blocks)):
             raise InputError(f"--block: expected different kinds, found {given.block}; name each once")
         check_number(len(sizes) * len(seeds) * len(blocks))
@@ -332,6 +339,9 @@ class TrainingCommand:
         fields = self._given_fields(given).items()
         names += [f"{name}{value}" for name, value in fields if value != getattr(usual, name)]
         return "-".join(["run_sweep" if several else "run", *names]) + ".json"
+
+    def _blocks(self, given: argparse.Namespace) -> list[str]:
+        return ("highway,plain" if given.block == "both" else given.block).split(",")
 
     def _sizes(self, given: argparse.Namespace) -> list:
         name = self.config.SIZE

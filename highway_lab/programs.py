@@ -1,7 +1,7 @@
 """The command of fully connected nets: `python highway_networks.py`."""
 
 from highway_lab.commands import TrainingCommand
-from highway_networks import Config
+from highway_networks import Config, check_gradients
 
 COMMAND = TrainingCommand(
     module="highway_networks",
@@ -13,5 +13,6 @@ COMMAND = TrainingCommand(
     block="both",
     quick={"depth": 10, "epochs": 5},
     sweep={"depth": [5, 10, 20, 30, 50], "seed": list(range(20))},
+    check=check_gradients,
 )
 main = COMMAND.run

@@ -36,6 +36,7 @@ from highway_networks import (
     Net,
     highway_backward,
     highway_forward,
+    relative_error,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -113,22 +114,6 @@ def small_images(n: int = 3) -> tuple[np.ndarray, np.ndarray]:
     """x (n, 2, 9, 6) in [-1, 1] and y (n,)."""
     x, y = small_batch(n, math.prod(SMALL_SHAPE))
     return x.reshape(n, *SMALL_SHAPE), y
-
-
-def complex_step(f: Callable[[], complex], tensor: np.ndarray, step: float = 1e-30) -> np.ndarray:
-    """df/dtensor as Im f(t + ih) / h, of a complex tensor: no difference is taken, so it is exact to rounding."""
-    derivative = np.empty(tensor.shape)
-    for index in np.ndindex(tensor.shape):
-        kept = tensor[index]
-        tensor[index] = kept + 1j * step
-        derivative[index] = f().imag / step
-        tensor[index] = kept
-    return derivative
-
-
-def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest deviation in a tensor, as a share of its largest entry."""
-    return float(np.abs(found - expected).max() / np.abs(expected).max())
 
 
 def check_gradients(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], tolerance: float) -> None:

@@ -12,7 +12,6 @@ from helpers import (
     SMALL_SHAPE,
     SMALL_STAGES,
     check_gradients,
-    complex_step,
     refused_with,
     small_conv_net,
     small_images,
@@ -20,7 +19,7 @@ from helpers import (
 
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, ConvWorkspace, Dropout, MaxPool
 from highway_lab.nets import without
-from highway_networks import BLOCKS, softmax_cross_entropy
+from highway_networks import BLOCKS, complex_step, softmax_cross_entropy
 
 every_block = pytest.mark.parametrize("block", CONV_BLOCKS)
 with_or_without_batch_norm = pytest.mark.parametrize("batch_norm", [False, True])

@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from helpers import CONV_BLOCKS, check_gradients, complex_step
+from helpers import CONV_BLOCKS, check_gradients
 
 import conv_highway_networks as conv
 from conv_highway_networks import (
@@ -21,7 +21,7 @@ from conv_highway_networks import (
     OutputLayer,
     window_count,
 )
-from highway_networks import ACTIVATIONS, BLOCKS
+from highway_networks import ACTIVATIONS, BLOCKS, complex_step
 
 SIZES = [(5, 4, 1), (4, 6, 3), (1, 6, 3), (5, 1, 2), (1, 1, 4)]  # rows, columns, images
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from helpers import complex_step, relative_error, small_batch, small_net
+from helpers import small_batch, small_net
 
 from experiments.blocks import number_of
 from experiments.flow import gradient_norms, jacobian, measure_flow, measure_paths
 from experiments.pixel_scale import PIXELS, STANDARD, UNIT, scaled
-from highway_networks import BLOCKS, Dataset, DeepNet, as_inputs, softmax_cross_entropy
+from highway_networks import BLOCKS, Dataset, DeepNet, as_inputs, complex_step, relative_error, softmax_cross_entropy
 
 KINDS = [name for name in BLOCKS if number_of(name) in (None, (name, 1))]  # each with the number 1, if it has any
 

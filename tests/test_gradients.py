@@ -1,11 +1,16 @@
-"""The hand-written backward pass against numerical derivatives, for every block and activation and three depths."""
+"""The hand-written backward pass against complex steps, for every block and activation and three depths."""
+
+import subprocess
+import sys
+from itertools import chain
 
 import numpy as np
 import pytest
-from helpers import check_gradients, complex_step, small_batch, small_net
+from helpers import ROOT, check_gradients, small_batch, small_net
 
 import highway_estimators  # noqa: F401, adds its losses
-from highway_networks import ACTIVATIONS, BLOCKS, LOSSES, softmax_cross_entropy
+import highway_networks as core
+from highway_networks import ACTIVATIONS, BLOCKS, LOSSES, complex_step, softmax_cross_entropy
 
 every_net = pytest.mark.parametrize(
     ("block", "activation", "depth"), [(b, a, depth) for b in BLOCKS for a in ACTIVATIONS for depth in (0, 1, 3)]
@@ -20,37 +25,9 @@ def gradients(net, x, y):
     return {**grads, "x": dx}
 
 
-def derivatives(block, activation, depth, x, y):
-    """Return these gradients of a net with such blocks by complex steps, one entry at a time."""
-    net, x = small_net(block, activation, depth, np.complex128), x.astype(complex)
-
-    def loss():
-        return softmax_cross_entropy(net.forward(x)[0], y)[0]
-
-    return {name: complex_step(loss, tensor) for name, tensor in {**net.params, "x": x}.items()}
-
-
 @every_net
 def test_gradients_equal_complex_step_derivatives(block, activation, depth):
-    x, y = small_batch()
-    found = gradients(small_net(block, activation, depth), x, y)
-    check_gradients(found, derivatives(block, activation, depth, x, y), 1e-10)
-
-
-@every_net
-def test_backward_blocks_yields_the_gradient_of_each_blocks_input(block, activation, depth):
-    """The last block comes first."""
-    x, y = small_batch()
-    net, complex_net = small_net(block, activation, depth), small_net(block, activation, depth, np.complex128)
-    logits, cache = net.forward(x)
-    backward = net.backward_blocks(softmax_cross_entropy(logits, y)[1], cache)
-    found = {l: dx.copy() for l, dx in zip(range(depth, -1, -1), backward, strict=True)}
-
-    def derivative(l):
-        x_l = cache.x[l].astype(complex)
-        return complex_step(lambda: softmax_cross_entropy(complex_net.forward_from(x_l, l), y)[0], x_l)
-
-    check_gradients(found, {l: derivative(l) for l in found}, 1e-10)
+    assert not core.check_gradients(block, activation, L=depth)
 
 
 @every_net
@@ -61,15 +38,46 @@ def test_float32_gradients_equal_float64_ones_to_single_precision(block, activat
     check_gradients(found, gradients(small_net(block, activation, depth), x, y), 1e-5)
 
 
-def test_the_check_fails_if_any_gradient_is_wrong_by_a_thousandth():
-    x, y = small_batch()
-    exact, expected = gradients(small_net("highway", "tanh", 2), x, y), derivatives("highway", "tanh", 2, x, y)
-    for name, gradient in exact.items():
+def test_the_check_names_any_gradient_that_is_wrong_by_a_thousandth(monkeypatch):
+    """In all entries, or in one; none is so small that it would check nothing."""
+    net, (x, y) = small_net("highway", "tanh", 2), small_batch()
+    of_net = core.net_gradients(net, softmax_cross_entropy, x, y)
+    pairs = chain(core.block_gradients(net.block, net.activation, 4), of_net)
+    exact = {name: (gradient.copy(), derivative) for name, gradient, derivative in pairs}
+    monkeypatch.setattr(core, "block_gradients", lambda *_: ())
+    for name, (gradient, derivative) in exact.items():
+        assert np.abs(derivative).max() > 1e-4
         one_entry = gradient.copy()
         one_entry.flat[np.abs(gradient).argmax()] *= 1.001
         for wrong in (gradient * 1.001, one_entry):
-            with pytest.raises(AssertionError, match=f"^{name}: relative error"):
-                check_gradients(exact | {name: wrong}, expected, 1e-10)
+            found = exact | {name: (wrong, derivative)}
+            monkeypatch.setattr(core, "net_gradients", lambda *_, found=found: ((of, *found[of]) for of in found))
+            assert core.check_gradients() == name
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("dH", "np.multiply(T, dy, out=dH)  # dH = T·dy    (eq. 9)", "np.multiply(T, 1.001 * dy, out=dH)"),
+        ("dT", "dT *= dy  # dT = (H − x)·dy    (eq. 9)", "dT *= 1.001 * dy"),
+        ("dx", "np.subtract(dy, dH, out=dx)", "np.subtract(1.001 * dy, dH, out=dx)"),
+        ("dx", "np.subtract(dy, dH, out=dx)", "pass"),  # nothing is there
+        ("dlogits", "dlogits[rows, y] -= 1\n", "dlogits[rows, y] -= 1.001\n"),
+        ("W_out", "np.matmul(dz, x.T, out=dW)", "np.matmul(1.001 * dz, x.T, out=dW)"),
+        ("dx_2", "np.matmul(W[:, :-1].T, dz, out=dx)", "np.matmul(W[:, :-1].T, 1.001 * dz, out=dx)"),
+        ("dx_1", "dx += scratch", "dx += 1.001 * scratch"),
+        ("W_in", "affine_backward(dx_0, p.input", "affine_backward(1.001 * dx_0, p.input"),
+    ],
+)
+def test_the_core_alone_tells_which_line_of_it_is_wrong(tmp_path, name, right, wrong):
+    code = (ROOT / "highway_networks.py").read_text(encoding="utf-8")
+    assert code.count(right) == 1
+    (tmp_path / "highway_networks.py").write_text(code.replace(right, wrong), encoding="utf-8")
+    (tmp_path / "highway_lab.py").write_text("raise ModuleNotFoundError")
+    command = [sys.executable, "highway_networks.py", "--check-gradients"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert f"\nhighway: the first that is wrong is {name}\n" in done.stdout
 
 
 def test_the_check_fails_if_a_gradient_is_missing_too_small_or_nan():

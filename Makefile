@@ -1,5 +1,6 @@
 # make run: train the headline nets and draw them, into my-run/.   make test: lint, types, tests.   Both make .venv first.
 # make docs: the documentation as a site, in site/.   make notebooks: those of examples/, from the programs there.
+# make handouts: each notebook as one HTML file that loads nothing, in handouts/.
 # make test-release: the wheel in fresh environments.   make test-lowest: the tests with the oldest versions that pyproject.toml allows.
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
@@ -7,8 +8,9 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 LOWEST := .venv-lowest
+HANDOUTS := handouts
 
-.PHONY: run test test-release test-lowest docs notebooks figures screenshot readme sweep reproduce bench clean
+.PHONY: run test test-release test-lowest docs notebooks handouts figures screenshot readme sweep reproduce bench clean
 
 run: $(INSTALLED)
 	mkdir -p my-run
@@ -43,6 +45,11 @@ docs: $(INSTALLED)  # --quiet would hide the warnings that --strict counts
 
 notebooks: $(INSTALLED)  # needs MNIST; a few minutes
 	$(PYTHON) docs/notebooks.py
+
+handouts: $(INSTALLED)
+	$(PYTHON) -m pip install --quiet --editable '.[notebooks]'
+	$(PYTHON) -m nbconvert --log-level ERROR --to html --template-file docs/handout.html.j2 \
+		--output-dir $(HANDOUTS) examples/*.ipynb
 
 figures: $(INSTALLED)
 	$(PYTHON) visualize_highway_networks.py run.json run_sweep.json
@@ -84,4 +91,4 @@ $(INSTALLED): pyproject.toml
 	touch $@
 
 clean:  # the environment, and what can be resumed
-	rm -rf $(VENV) $(LOWEST) my-run site runs/checkpoints runs/*.jsonl run*.jsonl
+	rm -rf $(VENV) $(LOWEST) $(HANDOUTS) my-run site runs/checkpoints runs/*.jsonl run*.jsonl

@@ -93,6 +93,20 @@ def test_a_notebook_has_the_cells_of_its_program_with_what_they_print_and_draw(n
 
 
 @pytest.mark.slow
+def test_each_notebook_is_one_file_of_html_that_loads_nothing(tmp_path):
+    pytest.importorskip("nbconvert", reason="needs the extra notebooks")
+    words = ["make", "--dry-run", "handouts", f"PYTHON={sys.executable}", f"HANDOUTS={tmp_path}"]
+    recipe = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    (command,) = re.findall(r"^.*-m nbconvert (?:.*\\\n)*.*$", recipe, re.MULTILINE)
+    subprocess.run(command, shell=True, cwd=ROOT, check=True)
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.html")}
+    assert sorted(pages) == NOTEBOOKS
+    for name, page in pages.items():
+        assert re.findall(r"<(?:script|link|iframe)\b|@import|(?:src=|url\()(?![\"']?data:)", page) == [], name
+        assert 'src="data:image/png' in page
+
+
+@pytest.mark.slow
 def test_the_lecture_s_gates_let_gradients_through_and_the_net_learn(workdir, capfd):
     notebook = notebook_of(quick("highway_layer"))
     run(notebook, workdir)

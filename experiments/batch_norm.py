@@ -14,6 +14,7 @@ all verdicts, or *inconclusive*. A run that diverges counts as one that guesses.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -22,13 +23,12 @@ import conv_recipes
 from conv_recipes import ConvConfig
 from highway_lab.figures import draw_seeds, label_ends, new_figure
 from highway_lab.intervals import interval, judge
-from highway_networks import Dataset
 
 from . import study_command
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN
 from .common import CHANCE_LOSS, FEW_EPOCHS
 from .common_figures import arm_color, scale_by_logarithm
-from .study import Arm, Results, Stage, Study, StudyRun, Task, accuracies
+from .study import Arm, Results, Stage, Study, StudyRun, accuracies
 
 BUDGET = {"n_train": 20_000, "n_test": 10_000}
 COMPARED = {  # a kind of net, and the one with which it is compared
@@ -50,10 +50,7 @@ def configure(fields: Mapping, cell: NetCell, stage: Stage) -> ConvConfig:
     return conv_recipes.configure(cell.net, **{**FEW_EPOCHS, **BUDGET, **fields})
 
 
-def train(task: Task, data: Dataset) -> StudyRun:
-    return study_command.train(task, data, columns=("train_loss", "validation_score"))
-
-
+train = partial(study_command.train, columns=("train_loss", "validation_score"))
 ARMS = {
     **{block: Arm({"block": block}, {}) for block in ("highway", "plain")},
     **{f"{block}, normalised": Arm({"block": block, "batch_norm": True}, {}) for block in ("highway", "plain")},

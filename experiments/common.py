@@ -6,8 +6,8 @@ import hashlib
 import importlib
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -121,33 +121,21 @@ class Experiment:
         return next((log for log in self.log_steps() if os.path.realpath(log) == os.path.realpath(path)), path)
 
     def read(self, path: Path) -> Any:
-        """Read a log of this experiment; raises InputError unless a committed one is of its own data set and net."""
-        path = self.named(path)
-        more = {
-            self.log_path(ending): step.partition("--dataset ")[2] or self.datasets[0]
-            for ending, step in self.more.items()
-        }
-        committed = {self.log_path(name): name for name in self.datasets} | more
-        smoke = self.log_path(smoke=True)
-        steps = self.log_steps() | {smoke: ["run", "--smoke"]}
+        """Read a log of this experiment; raises InputError unless a committed one is of its own data set."""
+        path, steps, smoke = self.named(path), self.log_steps(), self.log_path(smoke=True)
+        own = {of: words[-1] if "--dataset" in words else self.datasets[0] for of, words in steps.items()}
+        steps |= {smoke: ["run", "--smoke"]}
         steps |= {with_ending(smoke, ending): [*step.split(), "--smoke"] for ending, step in self.more.items()}
         remedy = " ".join(["make it with", self.parser.prog, *steps.get(path, ["run"])])
-
-        def check(expected: Iterable[str | None], found: str | None) -> None:
-            if found not in expected:
-                words = " or ".join(name or "none" for name in expected)
-                raise InputError(f"{path}: expected the log of {words}, found one of {found or 'none'}; {remedy}")
-
         log = highway_lab.logs.read(path, self.log, remedy)
-        dataset = log.dataset and log.dataset.name
-        if path not in committed:
-            if (dataset is None) != (self.datasets == NO_DATA):
-                check(DATASETS if dataset is None else NO_DATA, dataset)
-            return log
-        check([committed[path]], dataset)
-        net = self.nets.get(dataset)
-        if net and net.exists() and path not in more:  # else nets are trained
-            check([name_net(net, sha256_of(net))], ", ".join(saved_nets(asdict(log))))
+        found = log.dataset and log.dataset.name
+        if path in own:
+            expected, right = [own[path]], found == own[path]
+        else:
+            expected, right = DATASETS if found is None else NO_DATA, (found is None) == (self.datasets == NO_DATA)
+        if not right:
+            words = " or ".join(name or "none" for name in expected)
+            raise InputError(f"{path}: expected the log of {words}, found one of {found or 'none'}; {remedy}")
         return log
 
     @property
@@ -284,21 +272,6 @@ class ExperimentJob:
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file; raises InputError if it cannot be read."""
     return hashlib.sha256(read_bytes(path)).hexdigest()
-
-
-def name_net(file: str | Path, sha256: str) -> str:
-    return f"{file} (sha256 {sha256})"
-
-
-def saved_nets(log: Any) -> Iterator[str]:
-    """Yield the name of each saved net, which has a digest, in a log that `asdict` has made a dictionary of."""
-    if isinstance(log, dict):
-        if log.get("sha256"):
-            yield name_net(log["file"], log["sha256"])
-        log = list(log.values())
-    if isinstance(log, list):
-        for entry in log:
-            yield from saved_nets(entry)
 
 
 def place_of(name: str) -> str:

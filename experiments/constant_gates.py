@@ -18,6 +18,7 @@ highway, or outperforms it; partly if highway outperforms both in some settings;
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -33,7 +34,7 @@ from .common_figures import arm_color, draw_dots, name_setting
 from .looks.measurement import measure_gates
 from .looks.models import LONG, SEEDS, settings_of
 from .partly_frozen import ArmConfig, ArmNet
-from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies
+from .study import Arm, Cell, Results, Stage, Study, StudyRun, accuracies
 
 EPOCHS, N_TRAIN = 10, 60_000
 KINDS = ("highway", "learned constants", "mean gates", "untrained gates", "residual")
@@ -67,10 +68,7 @@ def shorten(config: Config) -> Config:
 
 SETTINGS = {name_setting(config): shorten(config) for config in settings_of(LONG, N_TRAIN)}
 GRID = {"setting": tuple(SETTINGS)}
-
-
-def train(task: Task, data: Dataset) -> StudyRun:
-    return study_command.train(task, data, columns=["train_loss"])
+train = partial(study_command.train, columns=("train_loss",))
 
 
 def configure(fields: Mapping, cell: Cell, stage: Stage) -> GatesConfig:

@@ -87,12 +87,13 @@ is inconclusive beside those that are named.
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.figures import draw_level, label_ends, new_figure
-from highway_networks import Dataset, rounded
+from highway_networks import rounded
 
 from . import study_command
 from .blocks import rezero_fields, scaled_fields
@@ -101,7 +102,7 @@ from .common import CHANCE, CHANCE_LOSS
 from .common_figures import arm_color, draw_losses
 from .comparisons import LEVEL, Difference, holm, welch
 from .partly_frozen import ArmConfig
-from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task
+from .study import Arm, Cell, Results, Stage, Study, StudyRun
 
 LAYERS = 100  # the paper's counting: one plain layer and 99 blocks
 BATCH_SIZE, N_TRAIN = 128, 60_000
@@ -154,8 +155,7 @@ def configure(fields: Mapping, cell: Cell, stage: Stage) -> ArmConfig:
     return ArmConfig(**regime, **samples, **fields, hidden=cell.hidden, depth=cell.depth)
 
 
-def train(task: Task, data: Dataset) -> StudyRun:
-    return study_command.train(task, data, columns=("train_loss",))
+train = partial(study_command.train, columns=("train_loss",))
 
 
 def failed(run: StudyRun) -> bool:

@@ -9,18 +9,18 @@ chosen by looking at a few trials: they are examples and no comparison. A run th
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of
 from highway_lab.figures import INK
-from highway_networks import Dataset
 
 from . import study_command
 from .common import CHANCE
 from .common_figures import minus, rows_figure
 from .partly_frozen import ArmConfig
-from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies
+from .study import Arm, Cell, Results, Stage, Study, accuracies
 
 DATASET = "digits"
 UNITS, EPOCHS = 20, ArmConfig.epochs
@@ -49,10 +49,7 @@ def arm_of(net: Mapping) -> Arm:
     return Arm({name: net[name] for name in net if name not in ("depth", "lr")}, {"lr": (net["lr"],)})
 
 
-def train(task: Task, data: Dataset) -> StudyRun:
-    return study_command.train(task, data, columns=("test_score",))  # the article draws them
-
-
+train = partial(study_command.train, columns=("test_score",))  # which the article draws
 STUDY = Study(
     {name_net(**net): arm_of(net) for net in NETS},
     [Cell(name_net(**net), UNITS, net["depth"]) for net in NETS],

@@ -24,16 +24,7 @@ from conv_highway_networks import ConvNet
 from experiments.blocks import make_known, numbered
 from highway_estimators import huber, pinball  # and its losses in the table
 from highway_lab.nets import without
-from highway_networks import (
-    ACTIVATIONS,
-    BLOCKS,
-    INITS,
-    LOSSES,
-    DeepNet,
-    Workspace,
-    evaluate,
-    softmax_cross_entropy,
-)
+from highway_networks import ACTIVATIONS, BLOCKS, INITS, LOSSES, DeepNet, Workspace, evaluate, softmax_cross_entropy
 
 every_block = pytest.mark.parametrize("block", BLOCKS)
 every_activation = pytest.mark.parametrize("activation", ACTIVATIONS)

@@ -101,9 +101,7 @@ def make_a_directory(path: Path) -> None:
     path.mkdir()
 
 
-DAMAGED = {
-    "a surplus array": lambda path: rewrite(path, surplus=np.zeros(2)),
-}
+DAMAGED = {"a surplus array": lambda path: rewrite(path, surplus=np.zeros(2))}
 for name in ("params", "m", "v"):
     DAMAGED[f"no {name}"] = lambda path, name=name: rewrite(path, **{name: None})
     DAMAGED[f"other {name}"] = lambda path, name=name: rewrite(path, **{name: contents(path)[name][1:]})

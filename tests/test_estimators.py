@@ -27,13 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import highway_networks
-from highway_estimators import (
-    HighwayClassifier,
-    HighwayRegressor,
-    depth_for,
-    epochs_without_gain,
-    gate_bias_for,
-)
+from highway_estimators import HighwayClassifier, HighwayRegressor, depth_for, epochs_without_gain, gate_bias_for
 from highway_lab.cli import check_names
 from highway_lab.threads import blas_pools
 from highway_networks import (

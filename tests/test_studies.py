@@ -31,12 +31,13 @@ from experiments.__main__ import STUDIES
 from experiments.claims import Verdict
 from experiments.common import CHANCE_LOSS, load
 from experiments.comparisons import Difference
+from experiments.flow import gradient_norms
 from experiments.quotes import errors
 from experiments.study import Cell, Results, Study, StudyRun
 from experiments.study_command import StudyLog, train
 from highway_lab.intervals import Interval
 from highway_lab.training import Training
-from highway_networks import DeepNet, as_inputs, softmax_cross_entropy
+from highway_networks import DeepNet, as_inputs
 from pages import QUOTED
 
 STUDY_OF = {  # by an identifier: a study, the form of it that it is to grow into, too
@@ -505,24 +506,21 @@ def test_both_extreme_gate_biases_must_fail_and_the_lowest_be_better(low, high, 
 
 @pytest.mark.parametrize("bias", very_deep.BIASES)
 def test_gradients_of_100_highway_blocks_are_finite_from_every_gate_bias(digits, bias):
-    loss, norms = gradient_norms(digits, 100, gate_bias=bias)
-    assert np.isfinite([loss, *norms]).all()
+    assert np.isfinite(norms_of(digits, 100, gate_bias=bias)).all()
 
 
 @pytest.mark.parametrize("bias", [very_deep.USED, very_deep.COPIES])
 def test_a_thousand_highway_blocks_pass_the_gradient_and_plain_ones_lose_it(digits, bias):
-    _, (first, *_, last) = gradient_norms(digits, 1000, gate_bias=bias)
+    first, *_, last = norms_of(digits, 1000, gate_bias=bias)
     assert 0.05 < first / last < 20
-    _, (first, *_, last) = gradient_norms(digits, 1000, block="plain")
+    first, *_, last = norms_of(digits, 1000, block="plain")
     assert first / last < 1e-20
 
 
-def gradient_norms(digits, depth: int, **options) -> tuple[float, list[float]]:
-    """The loss of an untrained net on 20 digits, and the norm of its gradient at the input of each block and behind."""
+def norms_of(digits, depth: int, **options) -> np.ndarray:
+    """The norms of an untrained net's gradient over 20 digits, at the input of each block and behind the last."""
     net = DeepNet(64, 10, depth=depth, rng=np.random.default_rng(0), **options)
-    logits, cache = net.forward(as_inputs(digits.train_x[:20]))
-    loss, dlogits = softmax_cross_entropy(logits, digits.train_y[:20])
-    return loss, [*map(np.linalg.norm, net.backward_blocks(dlogits, cache))][::-1]
+    return gradient_norms(net, as_inputs(digits.train_x[:20]), digits.train_y[:20])
 
 
 def test_an_unfinished_study_compares_nothing_that_is_missing():

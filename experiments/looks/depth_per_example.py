@@ -285,11 +285,7 @@ def measure_exit(leaving: np.ndarray, right: np.ndarray) -> Exit:
     option = np.empty(images, int)
     option[halves[1]], option[halves[0]] = chosen
     own, depth = (of[option, np.arange(images)] for of in (lost, leaving))
-    return Exit(
-        chosen,
-        depth=rounded(depth.mean()),
-        lost=rounded(own.mean()),
-    )
+    return Exit(chosen, depth=rounded(depth.mean()), lost=rounded(own.mean()))
 
 
 # ------------------------------------------------------------------------------------------------- nets
@@ -305,10 +301,7 @@ def examine(setting: Setting, data: Dataset) -> SettingDepth:
         judged, *net_losses = (losses(of, data.test_y) for of in (judge(data), *logits))
         found = []
         for i, (source, net) in enumerate(zip(setting.sources, nets, strict=True)):
-            hardness = {
-                JUDGE: judged,
-                OTHERS: np.mean(net_losses[:i] + net_losses[i + 1 :], axis=0),
-            }
+            hardness = {JUDGE: judged, OTHERS: np.mean(net_losses[:i] + net_losses[i + 1 :], axis=0)}
             found.append(examine_net(net, Training(source.training, data).net, data, hardness, source.training.seed))
     return SettingDepth(None, setting, found)
 

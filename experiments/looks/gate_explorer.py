@@ -50,7 +50,6 @@ CHOSEN = ("block", "depth", "init", "gate_bias", "lr")  # by a visitor who train
 LARGEST = 2**15 - 1  # whole number of 16 bits, with a sign
 COLORS = 256  # of a colour map
 SWEEP = Path("run_sweep.json")
-SHALLOW = 2  # blocks, at most, of a net whose accuracy a deep one has to beat
 BROKEN = 5  # points of accuracy below the shallowest nets of a kind: such nets are broken (chosen after the runs)
 
 
@@ -306,8 +305,7 @@ def depth_sweep() -> tuple[list[Path], dict[str, Any] | None]:
     with drawing("the sweep", *paths):
         config, runs = sweep.runs[0].config, by_config(sweep.runs, "block", "depth")
         depths = sorted({depth for _, depth in runs})
-        cells = [cell for cell in results.finished if cell.arm.startswith("plain") and cell.depth <= SHALLOW]
-        best = min(cells, key=results.quality)
+        shallow = tuned_nets.contents.best_shallow(results)
         scores = {(of.arm, of.hidden, of.depth): accuracies(results.scored(of)) for of in results.finished}
         nets = {}
         for kind in ("plain", "highway"):
@@ -325,14 +323,14 @@ def depth_sweep() -> tuple[list[Path], dict[str, Any] | None]:
             "config": {name: getattr(config, name) for name in ("n_train", "n_test", "epochs", "hidden")},
             "seeds": seeds,
             "seed_range": name_numbers(seeds),
-            "tried": len(results.study.grid(best)),
+            "tried": len(results.study.grid(shallow[0].cell)),
             "depths": depths,
             "margin": BROKEN,
             "chance": 100 * CHANCE,
             "nets": {name: by_depth(depths, of) for name, of in nets.items()},
-            "shallow": value_and_half(interval(scores[best.arm, best.hidden, best.depth])),
-            "shallow_blocks": SHALLOW,
-            "shallow_units": best.hidden,
+            "shallow": value_and_half(interval(accuracies(shallow))),
+            "shallow_blocks": tuned_nets.contents.SHALLOW,
+            "shallow_units": shallow[0].cell.hidden,
             "leads": leads,
         }
 

@@ -243,9 +243,7 @@ def count_spared(errors: np.ndarray, fall: float = POINT) -> int:
 
 def rises(seen: Any) -> np.ndarray:
     """Return the points by which the error rises with each block closed, (L,), of `error` and `lesioned_error`."""
-    return np.round(
-        100 * (np.array(seen.lesioned_error) - seen.error), 9
-    )  # whole images: no threshold is missed by bits
+    return np.round(100 * (np.array(seen.lesioned_error) - seen.error), 9)  # no threshold is missed by bits
 
 
 def idle_share(seen: Any, points: float) -> float:

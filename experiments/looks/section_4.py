@@ -105,8 +105,7 @@ class Section4Log(Log):
     deep: list[NetSeen]
 
 
-MORE = {"searched": "run --searched"}
-EXPERIMENT = Experiment(__name__, __doc__, Section4Log, more=MORE, nets={"mnist": DEEP})
+EXPERIMENT = Experiment(__name__, __doc__, Section4Log, more={"searched": "run --searched"})
 
 
 def see(net: DeepNet, data: Dataset) -> Seen:

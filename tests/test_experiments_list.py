@@ -9,9 +9,11 @@ from picture_helpers import committed_log
 from test_pictures import PAGE, assert_redrawn
 
 from experiments import __main__ as experiments
+from experiments import three_panels
 from experiments.__main__ import NAMES, STUDIES
 from experiments.common import NO_DATA, Experiment, load
 from highway_lab import jobs
+from highway_lab.figures import save_all
 
 OTHERS = [name for name in NAMES if name not in STUDIES]
 OPENING = {".png": b"\x89PNG", ".html": PAGE}
@@ -169,3 +171,11 @@ def test_committed_logs_are_small_and_give_the_committed_figures(workdir, name):
     assert redrawn.keys() == set(experiment.contents.FIGURES)
     for figure, content in redrawn.items():
         assert_redrawn(ROOT / "viz" / figure, content, *logs)
+
+
+@pytest.mark.slow
+def test_the_picture_of_the_readme_comes_out_as_it_is(workdir):
+    (workdir / "runs").symlink_to(ROOT / "runs")
+    save_all({three_panels.PICTURE: three_panels.figure}, *three_panels.LOGS)
+    logs = [ROOT / log for log in three_panels.LOGS]
+    assert_redrawn(ROOT / three_panels.PICTURE, three_panels.PICTURE.read_bytes(), *logs)

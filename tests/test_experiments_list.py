@@ -70,7 +70,7 @@ def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys):
     assert sum("there" in line.split()[:1] for line in lines) == 2
 
 
-BOTH = ("mnist", "cifar-10")
+LOOKS = (("--dataset", "mnist"), ("--dataset", "cifar-10"), ("--paper",))
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_running_all_stops_where_one_does_not_end_well(workdir, called):
     assert called == [
         ("depth_search", "run", "--dataset", "mnist", "--jobs", "2"),
         ("cifar_net", "run", "--dataset", "cifar-10", "--jobs", "2"),
-        *((name, "run", "--dataset", of, "--jobs", "2") for name in ("gate_maps", "class_routing") for of in BOTH),
+        *((name, "run", *of, "--jobs", "2") for name in ("gate_maps", "class_routing") for of in LOOKS),
         ("gate_swaps", "run", "--dataset", "mnist", "--jobs", "2"),
         ("lesions", "run", "--dataset", "mnist", "--jobs", "2"),
     ]

@@ -94,12 +94,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def plot(_: argparse.Namespace) -> int:
-    """Draw the figures of every log that is there, up to the first that fails; returns the exit code."""
+    """Draw the figures of every log that is there, up to the first that fails, and that of the README.
+
+    Returns the exit code.
+    """
+    from highway_lab.figures import save_all
+
+    from . import three_panels
+
     for experiment in map(load, NAMES):
         if not experiment.existing_logs():
             print(f"no log, no figure: {experiment.parser.prog} run makes it", file=sys.stderr)
         elif code := experiment.main(["plot"]):
             return code
+    if all(map(Path.exists, three_panels.LOGS)):
+        save_all({three_panels.PICTURE: three_panels.figure}, *three_panels.LOGS)
+        print(f"drew {three_panels.PICTURE}")
     return 0
 
 

@@ -17,7 +17,7 @@ SEEDS = {"highway": (92.6, 90.4, 89.3), "plain": (12.4, 11.9, 11.1)}  # its thre
 
 def numbers() -> dict:
     """Return what pages quote: test accuracies in %, by kind of net and blocks."""
-    log = read("run_sweep.json", RunLog[Config], "make it with: python highway_networks.py")
+    headline, log = (read(path, RunLog[Config], "restore it") for path in ("run.json", "run_sweep.json"))
     scores = {net: points(runs) for net, runs in by_config(log.runs, "block", "depth").items()}
     accuracy, depths = {net: interval(of) for net, of in scores.items()}, [*SKETCH["plain"]]
     rows = {at: [(*accuracy[of, at][:2], SKETCH[of][at]) for of in SKETCH] for at in depths}
@@ -31,6 +31,7 @@ def numbers() -> dict:
         "sketch_mean": {of: np.mean(seeds) for of, seeds in SEEDS.items()},
         "sketch_best": max(SEEDS["highway"]),
         "sketch_seeds": len(SEEDS["highway"]),
+        "headline": {run.config.block: points([run]).item() for run in headline.runs},
         "seeds": len({run.config.seed for run in log.runs}),
         "guess": {"deep": int(sum(score <= 200 * CHANCE for score in deep)), "of": len(deep)},
         "upper_higher": sum(bool(np.mean(upper) > np.mean(lower)) for lower, upper in gates),

@@ -20,7 +20,7 @@ from highway_networks import Config, Dataset, DeepNet
 
 from . import study_command
 from .flow import Paths, measure_paths
-from .study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, Task
+from .study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, Task, accuracies
 
 UNITS, EPOCHS, SEEDS = 50, Config.epochs, range(5)
 SWEEP = {"lr": (Config.lr,)}
@@ -32,6 +32,7 @@ ARMS = {
     "highway from −4": Arm({"block": "highway", "gate_bias": -4.0}, SWEEP),
 }
 BLOCKS = dict.fromkeys(ARMS, 30) | {"highway from −4": 50}
+GUESSING = 20  # % of test images: twice chance
 STATES = ("untrained", "after_one", "trained")
 
 
@@ -77,11 +78,15 @@ def mean(runs: Iterable[StudyRun], state: str, path: str) -> float:
 def numbers(results: Results) -> Mapping:
     """Return what pages quote: by arm, the share of the norm that arrives, in each state and on each path."""
     runs = {cell.arm: of for cell, of in results.by_cell().items()}
+    scores = {arm: accuracies(of) for arm, of in runs.items()}
     gated = [arm for arm in runs if arm.startswith("highway")]
     return {
         "arrives": {state: {arm: mean(runs[arm], state, "all") for arm in runs} for state in STATES},
         "direct": {state: {arm: mean(runs[arm], state, "direct") for arm in gated} for state in STATES},
         "through": {state: {arm: mean(runs[arm], state, "through") for arm in gated} for state in STATES},
+        "guess": all(max(of) < GUESSING for arm, of in scores.items() if arm.startswith("plain")),
+        "bias": {arm: ARMS[arm].options.get("gate_bias", Config.gate_bias) for arm in gated},
+        "lr": Config.lr,
         "blocks": BLOCKS,
         "seeds": len(SEEDS),
         "epochs": EPOCHS,

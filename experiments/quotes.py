@@ -69,7 +69,7 @@ NAME = re.compile(  # digits that are no number
     rf"|\b[^\W\d_]\w*-\d+\b(?!\.\d| ?%)"  # CIFAR-10
     rf"|(?<![\w.])\d+(?:\^[−-]?\d+|⁻?[⁰¹²³⁴-⁹]+|(?: ?[×x] ?\d+)+\b(?!\.\d| ?[%±×]|{NOUN}))"  # 10^-3, 10⁻³, 3 × 3
 )
-MEASURED = re.compile(  # what a complete page quotes, beside its bold spans
+MEASURED = re.compile(  # what a page quotes, beside its bold spans
     rf"(?i)[+−–-]?{DIGITS}(?: ?%)? ?±(?: ?{DIGITS})?|± ?{DIGITS}|[+−–-]?{DIGITS} ?(?:%|per ?cent\b|×(?! ?\d))"
     rf"|(?<![\w.]){COUNT}(?:{NOUN}| (?:out )?of (?:(?:the|its|our|all|these) )?{COUNT})"
     rf"|(?<=\| )\**[+−–-]?{COUNT}\**(?= \|)|[+−–-]?[\d,]*\.\d+"
@@ -179,8 +179,8 @@ def unquoted(text: str, quoted: set[int]) -> list[str]:
     return [f"{what} is in no quote: … {where} …" for what, where in around]
 
 
-def errors(page: str, sources: Mapping[str, Callable[[], Mapping]], *, complete: bool = True) -> list[str]:
-    """Return what is wrong with a page, a sentence each; what it has not quoted is, if it is to be complete.
+def errors(page: str, sources: Mapping[str, Callable[[], Mapping]]) -> list[str]:
+    """Return what is wrong with a page, a sentence each: what it quotes wrongly, and what it does not quote.
 
     sources   by name, functions that return what may be quoted
     """
@@ -199,4 +199,4 @@ def errors(page: str, sources: Mapping[str, Callable[[], Mapping]], *, complete:
                 found.append(f"{line}: these words stand {len(spans)} times on the page")
             if name in sources and (wrong := fault(prose(words), expression, {**sources[name](), **paper})):
                 found.append(f"{line}: {wrong}")
-    return found + (unquoted(text, quoted) if complete else [])
+    return found + unquoted(text, quoted)

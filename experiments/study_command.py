@@ -189,11 +189,13 @@ class StudyExperiment(Experiment):
 
     def quoted(self) -> Mapping[str, Any]:
         """Return what pages quote of the committed logs."""
+        return self.contents.numbers(self.in_one(self.committed()))
+
+    def committed(self) -> dict[str, Results]:
+        """Return what the committed logs have of each study, by the ending of its log."""
         logs = {of: path for of in self.studies if (path := self.log_of(of)).exists()}
         runs = {of: self.read(path).runs for of, path in logs.items()}
-        return self.contents.numbers(
-            self.in_one({of: Results(study, runs.get(of, [])) for of, study in self.studies.items()})
-        )
+        return {of: Results(study, runs.get(of, [])) for of, study in self.studies.items()}
 
     def load(self, arguments: argparse.Namespace) -> tuple[dict[str, Results], list[Path]]:
         """Return what is there of each study, by the ending of its log, and the logs: those that are committed, or LOG.

@@ -9,9 +9,11 @@ from picture_helpers import committed_log
 from test_pictures import PAGE, assert_redrawn
 
 from experiments import __main__ as experiments
+from experiments import three_panels
 from experiments.__main__ import NAMES, STUDIES
 from experiments.common import NO_DATA, Experiment, load
 from highway_lab import jobs
+from highway_lab.figures import save_all
 
 OTHERS = [name for name in NAMES if name not in STUDIES]
 OPENING = {".png": b"\x89PNG", ".html": PAGE}
@@ -68,7 +70,7 @@ def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys):
     assert sum("there" in line.split()[:1] for line in lines) == 2
 
 
-BOTH = ("mnist", "cifar-10")
+LOOKS = (("--dataset", "mnist"), ("--dataset", "cifar-10"), ("--paper",))
 
 
 @pytest.fixture
@@ -89,7 +91,7 @@ def test_running_all_stops_where_one_does_not_end_well(workdir, called):
     assert called == [
         ("depth_search", "run", "--dataset", "mnist", "--jobs", "2"),
         ("cifar_net", "run", "--dataset", "cifar-10", "--jobs", "2"),
-        *((name, "run", "--dataset", of, "--jobs", "2") for name in ("gate_maps", "class_routing") for of in BOTH),
+        *((name, "run", *of, "--jobs", "2") for name in ("gate_maps", "class_routing") for of in LOOKS),
         ("gate_swaps", "run", "--dataset", "mnist", "--jobs", "2"),
         ("lesions", "run", "--dataset", "mnist", "--jobs", "2"),
     ]
@@ -169,3 +171,11 @@ def test_committed_logs_are_small_and_give_the_committed_figures(workdir, name):
     assert redrawn.keys() == set(experiment.contents.FIGURES)
     for figure, content in redrawn.items():
         assert_redrawn(ROOT / "viz" / figure, content, *logs)
+
+
+@pytest.mark.slow
+def test_the_picture_of_the_readme_comes_out_as_it_is(workdir):
+    (workdir / "runs").symlink_to(ROOT / "runs")
+    save_all({three_panels.PICTURE: three_panels.figure}, *three_panels.LOGS)
+    logs = [ROOT / log for log in three_panels.LOGS]
+    assert_redrawn(ROOT / three_panels.PICTURE, three_panels.PICTURE.read_bytes(), *logs)

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import FigureBase
 
-from highway_lab.console import name_data
 from highway_lab.fields import Count, NotNegative, Share, dict_of, lists_of
 from highway_lab.figures import differences, part_each, set_title
 from highway_lab.intervals import Interval, interval
@@ -103,7 +102,7 @@ class ClassRoutingLog(Log):
     clusters: dict_of(CLUSTERED, Clusters)
 
 
-EXPERIMENT = Experiment(__name__, __doc__, ClassRoutingLog, tuple(models.NETS), nets=models.NETS)
+EXPERIMENT = Experiment(__name__, __doc__, ClassRoutingLog, tuple(models.NETS), models.PAPER_LOG, models.NETS)
 
 
 def measure_routing(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Routing:
@@ -248,7 +247,7 @@ def numbers(*logs: ClassRoutingLog) -> dict:
             "clusters": {of: interval(found.adjusted_mutual_information) for of, found in log.clusters.items()},
         }
 
-    return {"of": {log.dataset.name: found(log) for log in logs}}
+    return {"of": {models.name_look(log): found(log) for log in logs}}
 
 
 @part_each(height=6.2)
@@ -257,7 +256,7 @@ def routing_figure(part: FigureBase, log: ClassRoutingLog) -> None:
     maps = np.array(log.routing.difference[:DRAWN])  # (K, L, D)
     end = np.quantile(np.abs(maps), SHOWN)
     found = f"the gates of a class differ, most by less than {round(end, 2) or end:.2g}"
-    set_title(part, f"{name_data(log.dataset.name)}: {found}")
+    set_title(part, f"{models.name_shown(log)}: {found}")
     grid = part.subplots(nrows=2, ncols=-(-len(maps) // 2), sharex=True, sharey=True, squeeze=False)
     names = log.dataset.classes or [f"class {index}" for index in range(len(maps))]
     for axes, values, name in zip(grid.flat, maps, names, strict=False):

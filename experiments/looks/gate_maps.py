@@ -19,7 +19,6 @@ import numpy as np
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import MaxNLocator
 
-from highway_lab.console import name_data
 from highway_lab.fields import Count, lists_of
 from highway_lab.figures import differences, part_each, set_title
 from highway_lab.logs import Log
@@ -61,7 +60,7 @@ class GateMapsLog(Log):
     most: float | None = None
 
 
-EXPERIMENT = Experiment(__name__, __doc__, GateMapsLog, tuple(models.NETS), nets=models.NETS)
+EXPERIMENT = Experiment(__name__, __doc__, GateMapsLog, tuple(models.NETS), models.PAPER_LOG, models.NETS)
 
 
 def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
@@ -100,7 +99,7 @@ def numbers(*logs: GateMapsLog) -> dict:
             "early gates are open": judge_better(share_of_nets([100 * mean_T.max() - 50]), 0),
         }
 
-    return {"of": {log.dataset.name: found(log) for log in logs}}
+    return {"of": {models.name_look(log): found(log) for log in logs}}
 
 
 @part_each(height=4.7)
@@ -119,7 +118,7 @@ def maps_figure(part: FigureBase, log: GateMapsLog) -> None:
         ("output, same image", "y", differences(end) if net["activation"] == "tanh" else {"vmin": 0}, "neither"),
     )
     closed = f"{100 * log.claims.closed_for_a_sample:.0f} % of the gates are closed for an image"
-    set_title(part, f"{name_data(log.dataset.name)}: {closed}")
+    set_title(part, f"{models.name_shown(log)}: {closed}")
     grid = part.subplots(ncols=len(panels), sharey=True)
     for axes, values, (title, label, style, extend) in zip(grid, maps.values(), panels, strict=True):
         image = draw_map(axes, values, **style)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from highway_lab import checkpoints
+from highway_lab.console import name_data
 from highway_lab.fields import Share
 from highway_lab.files import make_place
 from highway_lab.logs import environment
@@ -21,6 +22,7 @@ from highway_lab.training import Training
 from highway_networks import LOSSES, Config, Dataset, DeepNet, InputError, as_inputs, evaluate, rounded
 
 from ..common import Experiment, ExperimentJob, sha256_of
+from ..common_figures import name_setting
 from .measurement import ROWS, progress
 
 EPOCHS = 10  # of a net that is trained to be looked into
@@ -50,6 +52,8 @@ RELU = replace(  # the best 50-layer setting of an earlier search of four epochs
 BEST = replace(  # that of the depth search, whose net is the first of NETS
     RELU, gate_bias=-5.20063, lr=0.0305493, lr_decay=0.9999152695000469, momentum=0.903248
 )
+PAPER_SETTING = f"{FALLBACK.activation}, b_T {PAPER_BIASES[0]:.2g}"  # of its net for MNIST
+PAPER_LOG = {"paper": "run --paper"}
 NETS = {"mnist": Path("models/highway-50.npz"), "cifar-10": Path("models/highway-50-cifar-10.npz")}
 CHECKPOINTS = Path("runs/checkpoints")
 
@@ -93,15 +97,33 @@ def add_look(experiment: Experiment, measure: Callable[[DeepNet, Dataset, int], 
     def look(job: ExperimentJob) -> None:
         from threadpoolctl import threadpool_limits
 
-        source = find_net(job) or from_training("inside", job, epochs=EPOCHS, seed=0)
-        job = job.named_after(job.arguments.model)
+        if job.arguments.paper:
+            source, *_ = by_setting(job.dataset, job.data, job.smoke)[PAPER_SETTING]
+            job = job.for_more("paper")
+        else:
+            source = find_net(job) or from_training("inside", job, epochs=EPOCHS, seed=0)
+            job = job.named_after(job.arguments.model)
         make_place(job.path)
         with threadpool_limits(1):
             net = obtain(source, job.data)
             measured = measure(net, job.data, job.arguments.jobs)
             job.keep(model=describe(source, net, job.data), **measured)
 
-    add_run(experiment, look, "look into a net", cluster=False)
+    parser = add_run(experiment, look, "look into a net", cluster=False)
+    parser.add_argument(
+        "--paper", action="store_true", help="look into one in the paper's setting for MNIST, trained here"
+    )
+
+
+def name_look(log: Any) -> str:
+    """Name a log as numbers do: its data set, or "paper" if its net begins as the paper's for MNIST did."""
+    net = log.model.net
+    return "paper" if (net["activation"], net["gate_bias"]) == ("tanh", PAPER_BIASES[0]) else log.dataset.name
+
+
+def name_shown(log: Any) -> str:
+    """Name a log's data set and its net's setting, for a title."""
+    return f"{name_data(log.dataset.name)}, {name_setting(argparse.Namespace(**log.model.net))}"
 
 
 def find_net(job: ExperimentJob) -> Source | None:

@@ -27,7 +27,7 @@ from conv_highway_networks import CONV_INITS, ConvNet, Stage, as_stage
 from conv_recipes import FEW_DROPOUT, NETS, STEPS, UNIT, ConvConfig, for_few_images
 from highway_estimators import CLASSES_DOC, EITHER, PRECISIONS, HighwayEstimator, LabelsMixin, describe, has_gates
 from highway_lab.slices import SlicedConvNet
-from highway_networks import FINITE, OPTIMIZERS, POSITIVE, SCHEDULE, ZERO_OR_MORE, hyperparameter
+from highway_networks import FINITE, OPTIMIZERS, POSITIVE, SCHEDULE, ZERO_OR_MORE, hyperparameter, warn_of_scale
 
 __all__ = ["HighwayImageClassifier"]
 
@@ -110,6 +110,7 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
             if largest > 2 and images.min() >= 0:  # pixels, whose scale is not 0 to 1
                 found = f"expected pixels as uint8, or floats from 0 to 1, found values up to {largest:g}"
                 raise ValueError(f"X: {found}; pass X.astype(np.uint8), or divide by the largest possible")
+            warn_of_scale("X", images, images, stacklevel=8)  # of the line that called `fit` or `partial_fit`
             self._largest = largest
         elif largest > 8 * self._largest:
             found = f"expected uint8, or floats up to about {self._largest:g}, as in fit, found {largest:g}"

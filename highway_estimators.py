@@ -24,6 +24,9 @@ should be standardised, and so should a regressor's targets: by a StandardScaler
 with_mean=False), and by a TransformedTargetRegressor. Computations are in the inputs' precision, float32 or float64.
 """
 
+if "HighwayClassifier" in globals():  # estimators in use would be of other classes, and could not be pickled
+    raise ImportError("highway_estimators: expected to be imported once, found a reload; restart the kernel")
+
 import copy
 import dataclasses
 import json
@@ -78,6 +81,7 @@ from highway_networks import (
     TrainingConfig,
     as_numbers,
     as_python,
+    as_targets,
     check_array,
     expected_instead,
     fill,
@@ -242,13 +246,20 @@ class HighwayEstimator(BaseEstimator):
                     kept[name] = pickle.dumps(wrap_non_picklable_objects([entry], keep_wrapper=False))
         return unpickled, (type(self), used, tables), self.__getstate__()
 
+    def __deepcopy__(self, memo: dict) -> Self:
+        """Copy within the process, which has the tables: what cannot be pickled stops no copy."""
+        memo[id(self)] = copied = type(self).__new__(type(self))
+        vars(copied).update(copy.deepcopy(vars(self), memo))
+        return copied
+
     def fit(self, X, y, sample_weight=None) -> Self:
         """Train from new weights or, with `warm_start`, from those of the last fit.
 
         X is (n, d_in), also sparse. y is (n,) or (n, K): K numbers, or K labels, each there (1) or not (0).
         sample_weight (n,) are factors on the samples' losses, and on what they count in validation scores. Warns
         (ConvergenceWarning) if max_iter epochs were not enough; raises ValueError if the training diverges: the loss, a
-        weight or an output becomes infinite or NaN.
+        weight or an output becomes infinite or NaN. Ctrl-C (KeyboardInterrupt) ends the caller, too, unlike in
+        scikit-learn's MLPs, whose next fit would begin; the net keeps what it has learnt.
         """
         return self._fit(X, y, sample_weight, resume=self.warm_start and hasattr(self, "net_"))
 
@@ -256,15 +267,18 @@ class HighwayEstimator(BaseEstimator):
         """Train; if that fails, restore all attributes of the last fit."""
         before = dict(vars(self))
         try:
-            if warning := self._train(X, y, sample_weight, **how):
-                warnings.warn(warning, stacklevel=3)  # of the line that called `fit` or `partial_fit`
+            ended = self._train(X, y, sample_weight, **how)
+            if isinstance(ended, Warning):
+                warnings.warn(ended, stacklevel=3)  # of the line that called `fit` or `partial_fit`
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
             raise
+        if isinstance(ended, KeyboardInterrupt):
+            raise ended
         return self
 
-    def _train(self, X, y, sample_weight, *, resume: bool, incremental: bool = False, **targets: Any) -> Warning | None:
+    def _train(self, X, y, sample_weight, *, resume: bool, incremental: bool = False, **targets: Any) -> Any:
         given = self._checked_parameters()
         if given.early_stopping is True and incremental:
             raise ValueError("partial_fit does not support early_stopping=True")
@@ -301,14 +315,14 @@ class HighwayEstimator(BaseEstimator):
         if resume:
             self._restore(training)
         earlier = self.validation_scores_ if resume and validation else None
-        losses, scores, warning = self._run(training, validation, earlier or [], incremental)
+        losses, scores, ended = self._run(training, validation, earlier or [], incremental)
         state = checkpoints.optimizer_state(training.optimizer)
         state.pop("lr", None)  # the user may set another before training continues
         self.net_, self._rng, self._moments = training.net, training.rng, (self.optimizer, state)
         self.loss_curve_ = (self.loss_curve_ if resume else []) + losses
         self.validation_scores_ = (earlier or []) + scores if validation else None
         self.n_iter_ = len(self.loss_curve_)
-        return warning
+        return ended
 
     def _new_config(self, resume: bool, counted: float, **chosen: Any) -> TrainingConfig:
         """Return the configuration of the net and its training; `chosen` has all parameters but those that are auto.
@@ -358,18 +372,22 @@ class HighwayEstimator(BaseEstimator):
         """Give a training the state in which the last one ended."""
         training.net.take(self.net_)
         training.rng.bit_generator.state = self._rng.bit_generator.state  # workspaces draw from this generator
-        optimizer, kept = copy.deepcopy(self._moments)  # unspoilt by a fit that fails
-        if optimizer == self.optimizer:
-            vars(training.optimizer).update({name: kept[name] for name in training.optimizer.state if name in kept})
+        if self._moments[0] == self.optimizer:
+            self._go_on(training.optimizer)
+
+    def _go_on(self, optimizer: Any) -> None:
+        """Give an optimiser the state in which the last one ended."""
+        kept = copy.deepcopy(self._moments[1])  # unspoilt by a fit that fails
+        vars(optimizer).update({name: kept[name] for name in optimizer.state if name in kept})
 
     def _run(self, training: Training, validation: tuple | None, earlier: list, incremental: bool) -> tuple:
-        """Train until there is no more gain; return the losses and validation scores of epochs, and a warning or None.
+        """Train until there is no more gain; return losses and validation scores of epochs, and what ended it or None.
 
         With validation samples, the parameters of the best epoch stay, the `earlier` scores of the last fits included:
         its first parameters were the best of those. Gains count after the last epoch that decides alike for all, and
         wrongly for some. A loss of 0 leaves nothing to gain.
         """
-        losses, scores, guessed, params, warning = [], [], 0, training.net.params.flat, None
+        losses, scores, guessed, params, ended = [], [], 0, training.net.params.flat, None
         tensors = [params, *training.net.buffers.values()]
         best = copy.deepcopy(tensors)
         try:
@@ -398,15 +416,15 @@ class HighwayEstimator(BaseEstimator):
                     columns = zip("X" if is_classifier(self) else "Xy", training.data, strict=False)
                     names = " and ".join(name for name, values in columns if off_scale(values))
                     remedy = f"standardise {names}, " * bool(names) + "allow more, or raise tol"
-                    warning = ConvergenceWarning(f"{found}; {remedy}")
-        except KeyboardInterrupt:
-            warning = UserWarning("Training was interrupted; the net keeps its present weights.")
+                    ended = ConvergenceWarning(f"{found}; {remedy}")
+        except KeyboardInterrupt as interrupt:
+            ended = interrupt
         if validation:
             for tensor, kept in zip(tensors, best, strict=True):
                 tensor[...] = kept
         outputs = predict_in_parts(training.net, training.data.train_x)  # the loss was measured before the last step
         check_finite(training, outputs=outputs)
-        return losses, scores, warning
+        return losses, scores, ended
 
     def lesion(self, layers: int | Sequence[int]) -> Self:
         """Return a fitted copy without these layers, counted from 1 over all blocks, as in pictures (section 4.2).
@@ -491,6 +509,14 @@ class HighwayEstimator(BaseEstimator):
             loaded.net_ = net = nets.net_of(arrays, cls._net_type)
             fill({name: np.empty_like(net.params.flat) for name in vectors}, vectors)  # raises for others
             loaded._moments = saved.optimizer, saved.moments | vectors
+            if saved.optimizer:  # which must be able to go on
+                params, gradients = copy.deepcopy(net).params, net.params
+                loaded._go_on(optimizer := OPTIMIZERS[saved.optimizer](params, cls._config_type()))
+                with np.errstate(all="ignore"):
+                    optimizer.step(gradients)
+                if not np.isfinite(params.flat).all():
+                    raise ValueError(f"a state of {saved.optimizer} whose step is not finite")
+            check_random_state(loaded.random_state)
             loaded._rng = np.random.default_rng(0)
             loaded._rng.bit_generator.state = saved.rng
             loaded.n_features_in_ = math.prod(net.config.get("shape") or [net.config["d_in"]])
@@ -744,6 +770,9 @@ class LabelsMixin(ClassifierMixin):
         return self._fit(X, y, sample_weight, resume=resume, incremental=True, classes=classes)
 
     def _check_samples(self, X, y, how: dict[str, Any], classes=None) -> tuple[Any, np.ndarray, int]:
+        for name, labels in (("y", y), ("classes", classes)):
+            if labels is not None and np.asarray(labels).dtype.kind != "c":  # which scikit-learn refuses
+                as_targets(name, labels, "labels")  # raises for what is neither texts nor numbers
         X, y = self._validated(X, y, **how)
         y = y.toarray() if issparse(y) else y
         y = column_or_1d(y, warn=True) if y.shape[1:] in ((), (1,)) else y
@@ -754,11 +783,6 @@ class LabelsMixin(ClassifierMixin):
         if how["reset"]:
             self.multilabel_ = kind == "multilabel-indicator"
             self.classes_ = unique_labels(y if classes is None else classes)
-            try:
-                json.dumps(self.classes_.tolist())  # as `save` does
-            except TypeError as error:
-                found = f"expected classes that are texts, numbers or booleans, found {self.classes_.dtype}: {error}"
-                raise ValueError(f"y: {found}; pass y.astype(str)") from error
         if y.shape[1:] != (expected := (len(self.classes_),) if self.multilabel_ else ()):
             raise ValueError(f"y: expected samples of shape {expected}, found {y.shape[1:]}; fit anew for other labels")
         if self.multilabel_:
@@ -814,10 +838,12 @@ class LabelsMixin(ClassifierMixin):
 
     def _load_rest(self, saved: dict[str, Any]) -> None:
         self.classes_, self.multilabel_ = nets.array_of(saved["classes"], saved["dtype"]), bool(saved["multilabel"])
-        if self.classes_.shape != (self.net_.config["d_out"],):
-            raise ValueError(f"classes of shape {self.classes_.shape} for {self.net_.config['d_out']} outputs")
+        classes = self.classes_.tolist()
+        if len(classes) != self.net_.config["d_out"] or classes != sorted({*saved["classes"]}):
+            raise ValueError(f"classes {classes!r:.60} for {self.net_.config['d_out']} outputs")
         if weights := [dict(pairs) for pairs in saved["class_weight"]]:
             self.class_weight = weights if self.multilabel_ else weights[0]
+        self._weights(None, classes, np.eye(len(classes), dtype=int) if self.multilabel_ else np.arange(len(classes)))
 
 
 @dataclass(eq=False, repr=False)
@@ -865,6 +891,8 @@ class HighwayRegressor(RegressorMixin, DenseEstimator):  # its docstring follows
 
     def _check_samples(self, X, y, how: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, int]:
         check_no_times("y", y)
+        if y is not None and np.asarray(y).dtype.kind != "c":
+            as_numbers("y", y)
         X, y = self._validated(X, y, y_numeric=True, **how)
         self._target_shape = y.shape[1:]
         y = y.reshape(len(y), -1).astype(X.dtype)

@@ -13,12 +13,16 @@ Parameters, methods and attributes mean the same as in highway_estimators. Image
 float64, else in float32.
 """
 
+if "HighwayImageClassifier" in globals():  # as in highway_estimators
+    raise ImportError("highway_image_estimator: expected to be imported once, found a reload; restart the kernel")
+
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from msgspec import convert
 from sklearn.utils import check_array, gen_batches
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
@@ -26,8 +30,9 @@ from sklearn.utils.validation import validate_data
 from conv_highway_networks import CONV_INITS, ConvNet, Stage, as_stage
 from conv_recipes import FEW_DROPOUT, NETS, STEPS, UNIT, ConvConfig, for_few_images
 from highway_estimators import CLASSES_DOC, EITHER, PRECISIONS, HighwayEstimator, LabelsMixin, describe, has_gates
+from highway_lab.fields import NotNegative
 from highway_lab.slices import SlicedConvNet
-from highway_networks import FINITE, OPTIMIZERS, POSITIVE, SCHEDULE, ZERO_OR_MORE, hyperparameter
+from highway_networks import FINITE, OPTIMIZERS, POSITIVE, SCHEDULE, ZERO_OR_MORE, hyperparameter, warn_of_scale
 
 __all__ = ["HighwayImageClassifier"]
 
@@ -110,6 +115,7 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
             if largest > 2 and images.min() >= 0:  # pixels, whose scale is not 0 to 1
                 found = f"expected pixels as uint8, or floats from 0 to 1, found values up to {largest:g}"
                 raise ValueError(f"X: {found}; pass X.astype(np.uint8), or divide by the largest possible")
+            warn_of_scale("X", images, images, stacklevel=8)  # of the line that called `fit` or `partial_fit`
             self._largest = largest
         elif largest > 8 * self._largest:
             found = f"expected uint8, or floats up to about {self._largest:g}, as in fit, found {largest:g}"
@@ -137,7 +143,7 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
     def _load_rest(self, saved: dict[str, Any]) -> None:
         super()._load_rest(saved)
         self.stages = saved["stages"] and [as_stage(stage) for stage in saved["stages"]]
-        self._largest = saved["largest"]
+        self._largest = convert(saved["largest"], NotNegative)
 
     def _follow(self, net: ConvNet) -> None:
         self.stages, self.dropout = [as_stage(stage) for stage in net.config["stages"]], 1.0

@@ -934,7 +934,7 @@ def train(
     are warned of, too. Raises InputError if the arguments do not suit each other.
     """
     training = Training(config, data, net)
-    warn_of_scale(training.data.train_x, data[0])
+    warn_of_scale("train_x", training.data.train_x, data[0])
     for _ in training.epochs():
         if report(training.run()):
             break
@@ -1248,6 +1248,7 @@ class Dataset(NamedTuple):
 
 
 LARGEST_SIZE = 20  # mean absolute value of a column, beyond which `train` warns
+DARK = 32  # pixels of 8 bits that are all below are masks, or labels, or in another range
 SPLIT = "i = np.random.permutation(len(X)); n = len(i) // 5; data = X[i[n:]], y[i[n:]], X[i[:n]], y[i[:n]]"
 
 
@@ -1300,16 +1301,16 @@ def prepared(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return x
 
 
-def warn_of_scale(x: Any, given: Any) -> None:
+def warn_of_scale(name: str, x: Any, given: Any, stacklevel: int = 3) -> None:
     """Warn of features x (n, ...), `given` as such, of which one drowns the others, and of pixels that are all dark."""
     sizes = np.ravel(abs(x[:1000]).mean(axis=0))
-    if x.dtype == np.uint8 and x.max() <= 1:
-        found = "expected 8-bit pixels from 0 to 255, found 0 to 1; multiply by 255, in both halves"
-        warnings.warn(f"train_x: {found}", stacklevel=3)
+    if x.dtype == np.uint8 and (most := int(x.max())) < DARK:
+        found = f"found 0 to {most}; multiply by {255 // max(most, 1)}, in both halves"
+        warnings.warn(f"{name}: expected 8-bit pixels from 0 to 255, {found}", stacklevel=stacklevel)
     elif x.dtype != np.uint8 and sizes.max() > LARGEST_SIZE:
         found = f"a mean size of {sizes.max():.3g} in {column_name(given, int(sizes.argmax()))}"
         remedy = "subtract the training mean and divide by the standard deviation, in both halves"
-        warnings.warn(f"train_x: expected columns of one scale, found {found}; {remedy}", stacklevel=3)
+        warnings.warn(f"{name}: expected columns of one scale, found {found}; {remedy}", stacklevel=stacklevel)
 
 
 def check_array(

@@ -44,7 +44,7 @@ __all__ = ["animate", "main"]
 NAME = "highway_networks.gif"
 FRAME_MS, LAST_FRAME_MS = 500, 6000
 PALETTE_COLORS = 64
-MOST_FRAMES = 200  # if there are more epochs, evenly spaced ones are shown
+MOST_FRAMES = 100  # if there are more epochs, evenly spaced ones are shown
 TOGETHER = 16  # frames that share a palette, and are in memory at once
 
 
@@ -70,7 +70,16 @@ def frames(log: viz.RunLog) -> Iterator[np.ndarray]:
     labels = label_ends(scores, *panels)[scores]
     figure.set_layout_engine("none")  # else the axes would move with the curves
 
+    # Scales, most of the work, are drawn once; above them, in each frame, what moves and what may lie above that.
+    moving = [*figure.texts]
+    for axes in (scores, *panels):
+        inside = [*axes.patches, *axes.lines, *axes.texts, *axes.spines.values()]
+        moving += sorted(inside, key=lambda artist: artist.zorder)
+    for artist in moving:
+        artist.set_animated(True)
     canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    still = canvas.copy_from_bbox(figure.bbox)
     last = len(next(iter(means.values()))) - 1
     reached = f"{viz.describe(log, log.runs)}, after training: {viz.reached(log.runs, field)}"
     for epoch in viz.evenly_spaced(last + 1, MOST_FRAMES):
@@ -81,7 +90,9 @@ def frames(log: viz.RunLog) -> Iterator[np.ndarray]:
             for bar, height in zip(of_kind, means[kind][epoch], strict=True):
                 bar.set_height(height)
         place_labels(scores, labels)
-        canvas.draw()
+        canvas.restore_region(still)
+        for artist in moving:
+            artist.draw(canvas.renderer)
         yield np.array(canvas.buffer_rgba())[..., :3]
 
 

@@ -33,7 +33,7 @@ from highway_lab.files import (
     verified,
 )
 from highway_lab.nets import unpacked
-from highway_networks import TEST_IMAGES, ArgumentError, Dataset, InputError, as_path, find_file, read_idx
+from highway_networks import DARK, TEST_IMAGES, ArgumentError, Dataset, InputError, as_path, find_file, read_idx
 
 CLASSES = 10
 DIGITS = "sklearn/datasets/data/digits.csv.gz"  # where scikit-learn is installed: its import takes over a second
@@ -331,7 +331,7 @@ SPLIT = re.compile(  # of a data set: a folder's name in small letters
 OF_SYSTEMS = {"@eadir", "#recycle", "$recycle.bin", "__macosx", "desktop.ini", "icon\r", "lost+found", "thumbs.db"}
 FOLDER_NAME = r"[\w-]+-[0-9a-f]{8}"  # of a folder's images in logs: the folder and a digest of the images
 DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # modes of Pillow with 16 or 32 bits a pixel
-DEPTHS = (1, 8, 10, 12, 14, 16)  # bits of such a pixel that may be in use
+DEPTHS = (1, 2, 3, 4, 5, 8, 10, 12, 14, 16)  # bits of a pixel that may be in use
 GREY = ("1", "L", "LA", "La", *DEEP)
 
 
@@ -397,9 +397,9 @@ def load_folder(folder: str | os.PathLike, size: int | None = None) -> Dataset:
     followed. Class names that differ only in their Unicode form are one class.
 
     Images are grey if all files are, else RGB. Transparent ones are drawn on white. Pixels of more than 8 bits are
-    scaled to 0..255 from one range for the whole folder: 0 to the largest number of 1, 8, 10, 12, 14 or 16 bits,
-    whichever holds them all; those of 8 bits only if all are 0 or 1, as in masks. `size`: scale each image to size x
-    size pixels. What was left out or changed is one line on stderr.
+    scaled to 0..255 from one range for the whole folder: 0 to the largest number of 1 to 5, 8, 10, 12, 14 or 16 bits,
+    whichever holds them all. So are those of 8 bits, as masks and labels have few levels; among brighter images dark
+    ones stay. `size`: scale each image to size x size pixels. What was left out or changed is one line on stderr.
 
     Raises InputError for a file that is no image, for images of several shapes without a size, and for a folder of
     another form.
@@ -510,14 +510,14 @@ def _read_images(walk: Walk, paths: Sequence[Path], size: int | None) -> np.ndar
     from tqdm import tqdm
 
     x = None if size is None else np.empty((len(paths), 3, size, size), np.uint8)
-    first, all_grey, brightest, deepest, deep = "", True, 0, 0, {}
+    first, all_grey, largest, deep = "", True, np.empty(len(paths), int), {}
     for index, path in enumerate(tqdm(paths, "reading images", disable=not sys.stderr.isatty(), delay=1, leave=False)):
         try:
             image, grey = _read_image(walk, path)
         except Exception as error:  # whatever Pillow says of a foreign or truncated file
             found = f"expected an image, found: {reason_of(error):.100}"
             raise InputError(f"{path}: {found}; check, convert or remove it") from error
-        is_deep, largest = image.ndim == 2, int(image.max())
+        is_deep, largest[index] = image.ndim == 2, image.max()
         if size is not None:
             image = np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR))
         if x is None:
@@ -528,19 +528,20 @@ def _read_images(walk: Walk, paths: Sequence[Path], size: int | None) -> np.ndar
                 f"{path}: expected {expected} pixels{first}, found {found}; choose a `size`, such as 32"
             )
         if is_deep:
-            deep[index], deepest = image.astype(np.uint16), max(deepest, largest)
+            deep[index] = image.astype(np.uint16)
         else:
-            x[index], brightest = image.transpose(2, 0, 1), max(brightest, largest)
+            x[index] = image.transpose(2, 0, 1)
         all_grey = all_grey and grey
     assert x is not None
-    if brightest == 1:
-        x *= 255
-        for index in sorted(set(range(len(paths))) - deep.keys()):
-            walk.note("pixels scaled from 0..1 to 0..255", paths[index])
-    most = next(2**bits - 1 for bits in DEPTHS if deepest < 2**bits)
-    for index, values in deep.items():
-        x[index] = (values * np.uint32(255) + most // 2) // most  # rounded
-        walk.note(f"deep pixels scaled from 0..{most:,} to 0..255", paths[index])
+    for kind, rows in (("deep ", [*deep]), ("", [index for index in range(len(paths)) if index not in deep])):
+        bits = next(bits for bits in DEPTHS if largest[rows].max(initial=0) < 2**bits)
+        most = 2**bits - 1
+        for index in rows:
+            if kind or bits != 8:
+                x[index] = (deep.get(index, x[index]) * np.uint32(255) + most // 2) // most  # rounded
+                walk.note(f"{kind}pixels scaled from 0..{most:,} to 0..255", paths[index])
+            elif 0 < largest[index] < DARK:
+                walk.note(f"pixels of 0..{DARK - 1} left dark beside brighter ones", paths[index])
     return x[:, :1].copy() if all_grey else x
 
 

@@ -556,6 +556,7 @@ def test_what_cannot_travel_stops_only_the_estimators_that_name_it(fails, monkey
 
     fitted = small().fit(X, Y)
     assert same_nets(travelled(fitted), fitted)
+    assert copy.deepcopy(small(init="mine")).init == "mine"
     with pytest.raises((TypeError, FileExistsError)):
         travelled(small(init="mine"))
 
@@ -590,6 +591,12 @@ def test_files_that_are_no_saved_estimator_are_refused(tmp_path):
         refuse_net(HighwayClassifier, path, "expected a net saved by HighwayClassifier.save")
     spoilt(**{"optimizer.m": np.zeros(3)})
     refuse_net(HighwayClassifier, path, "tensor m", "(3,)")
+    for moments in ({"optimizer.m": np.full_like(net._moments[1]["m"], np.nan)}, {"state": {"moments": {"t": -1}}}):
+        spoilt(**moments)
+        refuse_net(HighwayClassifier, path, "not finite" if "state" not in moments else "division by zero")
+    for wrong in ({"classes": [2, 1, 0]}, {"classes": [0, 1, 1]}, {"dtype": "<U1"}, {"class_weight": [[[7, 1.0]]]}):
+        spoilt(state={"rest": targets | {"classes": [0, 1, 2], "class_weight": []} | wrong})
+        refuse_net(HighwayClassifier, path, "class")
     spoilt(estimator=np.array([Intruder(tmp_path / "trace")], dtype=object))
     refuse_net(HighwayClassifier, path)
     assert not (tmp_path / "trace").exists()
@@ -602,7 +609,7 @@ def test_a_net_whose_first_epoch_was_interrupted_is_saved_and_loaded(tmp_path, m
 
     net = small(max_iter=2, warm_start=True).fit(X, Y).set_params(early_stopping=True)
     monkeypatch.setattr("highway_lab.training.Training._train_epoch", interrupt)
-    with pytest.warns(UserWarning, match="Training was interrupted"):
+    with pytest.raises(KeyboardInterrupt):
         net.fit(X, Y)
     loaded = saved_and_loaded(net, tmp_path / "net.npz")
     assert (loaded.validation_scores_, loaded.n_iter_) == ([], 2)
@@ -767,11 +774,23 @@ def test_dates_and_times_of_any_frame_are_no_samples(moment):
             small().fit(frame, Y)
 
 
-def test_classes_that_could_not_be_saved_are_refused_before_training():
-    days = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "datetime64[D]")[Y]
-    with pytest.raises(ValueError, match=r"^y: expected classes that are texts.*found datetime64\[D\].*astype\(str\)$"):
-        small().fit(X, days)
-    assert small().fit(X, days.astype(str)).classes_.tolist() == ["2020-01-01", "2020-01-02", "2020-01-03"]
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        (["a", 1, None], "found texts and 1"),
+        (["a", "b", None], "found texts and None"),
+        ([b"a", b"b", b"c"], "found one of |S1"),
+        (np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "datetime64[D]"), "found one of datetime64[D]"),
+    ],
+)
+def test_targets_of_no_one_type_are_refused_in_one_line_before_training(labels, found):
+    y = np.array(labels, None if isinstance(labels[0], bytes | np.datetime64) else object)[Y]
+    for fit in (small().fit, lambda X, y: small().partial_fit(X, y, classes=y)):
+        with pytest.raises(ValueError, match=rf"^y: expected .*{re.escape(found)}.*; .*$"):
+            fit(X, y)
+    with pytest.raises(ValueError, match=r"^y: expected .*numbers, found .*$"):
+        HighwayRegressor().fit(X, y)
+    assert small().fit(X, y.astype(str)).score(X, y.astype(str)) > 0
 
 
 TEXT, WITHOUT = FRAME.assign(b=np.where(Y, "yes", "no")), np.where(X < 0.15, np.nan, X)  # in column d

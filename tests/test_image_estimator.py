@@ -85,6 +85,12 @@ def test_floats_are_taken_as_they_are_in_their_precision(fitted, dtype):
     assert small().fit(floats, Y).predict_proba(X).dtype == dtype
 
 
+def test_masks_and_labels_of_8_bits_which_are_all_but_black_are_warned_of():
+    with pytest.warns(UserWarning, match="^X: expected 8-bit pixels .*, found 0 to 15; multiply by 17") as warned:
+        small(max_iter=1).fit(X // 17, Y)
+    assert warned[0].filename == __file__
+
+
 @pytest.mark.parametrize(
     ("images", "says"),
     [(X.reshape(300, 64), "expected images"), (X[:, :, :, None], "transpose(0, 3, 1, 2)"), (X.astype(float), "divide")],
@@ -149,7 +155,7 @@ def test_gates_are_those_of_a_forward_pass(fitted):
     assert [T.shape for T in maps] == [(300, 4, 8, 8), (300, 4, 8, 8), (300, 4, 4, 4)]
     _, workspace = fitted.net_.forward(fitted.net_.preprocess(X[:, None]))
     for T, expected in zip(maps, workspace.T, strict=True):
-        np.testing.assert_allclose(T.transpose(1, 2, 3, 0), expected, rtol=1e-6)
+        np.testing.assert_allclose(T.transpose(1, 2, 3, 0), expected, rtol=1e-5)
     np.testing.assert_allclose(fitted.gate_means(X), [T.mean() for T in maps], rtol=1e-5)
     np.testing.assert_allclose(fitted.effective_depth(X), sum(T.mean(axis=(1, 2, 3)) for T in maps), rtol=1e-5)
     assert not hasattr(small(block="plain"), "transform_gates")

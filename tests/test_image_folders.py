@@ -102,6 +102,7 @@ def test_transparent_pixels_are_white(tmp_path, mode, empty, ink):
     [
         *((np.uint16, 4000, 4095), (np.uint16, 255, 255), (np.uint16, 700, 1023), (np.uint16, 60_000, 65_535)),
         *((np.int32, 255, 255), (np.int32, 10_000, 16_383), (np.uint16, 1, 1), (np.uint8, 1, 1)),
+        *((np.uint16, 3, 3), (np.uint8, 2, 3), (np.uint8, 20, 31)),
     ],
 )
 def test_deep_pixels_keep_their_levels_on_one_scale_for_the_folder(workdir, capsys, dtype, largest, most):
@@ -116,10 +117,10 @@ def test_deep_pixels_keep_their_levels_on_one_scale_for_the_folder(workdir, caps
 
 
 def test_a_picture_is_turned_as_its_camera_noted(tmp_path):
-    picture, exif = Image.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4)), Image.Exif()
+    values, exif = 20 * np.arange(12, dtype=np.uint8).reshape(3, 4), Image.Exif()
     exif[0x0112] = 6  # to be turned by 90 degrees
-    picture.save(tmp_path / "turned.png", exif=exif)
-    np.testing.assert_array_equal(read_image(tmp_path / "turned.png")[0], np.rot90(np.arange(12).reshape(3, 4), -1))
+    Image.fromarray(values).save(tmp_path / "turned.png", exif=exif)
+    np.testing.assert_array_equal(read_image(tmp_path / "turned.png")[0], np.rot90(values, -1))
 
 
 def test_a_line_says_what_is_left_out_or_changed(flowers, capsys):
@@ -134,13 +135,15 @@ def test_a_line_says_what_is_left_out_or_changed(flowers, capsys):
     frames = [Image.new("L", (8, 6), colour) for colour in (50, 60)]
     frames[0].putpixel((1, 1), 0)
     frames[0].save(flowers / "tulip/pages.tif", save_all=True, append_images=frames[1:])
-    assert len(all_images(load_folder(flowers))) == 16
+    Image.new("L", (8, 6), 3).save(flowers / "tulip/mask.png")
+    assert len(all_images(load_folder(flowers))) == 17
     line = capsys.readouterr().err
     assert line.count("\n") == 1
     for words in (
         *("those of systems left out: 5 (__MACOSX, ...)", r"outside the folders of classes left out: 1 (la\nbels.csv)"),
         "nowhere, and other non-files, left out: 1 (tulip/05.png)",
         "several frames or pages of which the first is taken: 1 (tulip/pages.tif)",
+        "pixels of 0..31 left dark beside brighter ones: 1 (tulip/mask.png)",
     ):
         assert words in line
 

@@ -166,9 +166,11 @@ def test_public_names_exist_and_include_those_that_the_pages_import(module):
             assert {*imported.split(", ")} - {"*"} <= {*names}, page
 
 
-@pytest.mark.parametrize("module", ["highway_networks", "conv_highway_networks"])
+@pytest.mark.parametrize(
+    "module", ["highway_networks", "conv_highway_networks", "highway_estimators", "highway_image_estimator"]
+)
 def test_a_module_that_is_reloaded_says_to_restart_the_kernel_and_stays_as_it_was(module):
-    module = sys.modules[module]
+    module = importlib.import_module(module)
     before = dict(vars(module))
     with pytest.raises(ImportError, match="found a reload; restart the kernel"):
         importlib.reload(module)

@@ -3,7 +3,6 @@
 # make handouts: each notebook as one HTML file that loads nothing, in handouts/.
 # make test-release: the wheel in fresh environments.   make test-lowest: the tests with the oldest versions that pyproject.toml allows.
 SHELL := bash
-.SHELLFLAGS := -o pipefail -c
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
@@ -14,7 +13,7 @@ HANDOUTS := handouts
 
 run: $(INSTALLED)
 	mkdir -p my-run
-	$(PYTHON) highway_networks.py --seed 0 --out my-run/run.json | sed '/^to draw it/d'
+	set -o pipefail; $(PYTHON) highway_networks.py --seed 0 --out my-run/run.json | sed '/^to draw it/d'
 	$(PYTHON) visualize_highway_networks.py my-run/run.json --out my-run
 	$(PYTHON) make_highway_networks_gif.py my-run/run.json --out my-run/highway_networks.gif
 	@echo "The log, its pictures and its animation are in my-run/; open my-run/highway_networks.gif first."
@@ -34,7 +33,7 @@ test-release: $(INSTALLED)
 
 test-lowest:
 	python3.11 -m venv --clear $(LOWEST)
-	$(LOWEST)/bin/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	set -o pipefail; $(LOWEST)/bin/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 		print(*p["dependencies"], *p["optional-dependencies"]["test"], sep="\n")' | sed 's/>=/==/' > $(LOWEST)/versions.txt
 	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/versions.txt --editable '.[test]'
 	$(LOWEST)/bin/python -m pytest -q -W default -n auto --maxprocesses 4 --dist worksteal

@@ -59,6 +59,7 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from functools import cache
 from itertools import accumulate, chain
@@ -510,7 +511,7 @@ class Net:
                     np.savez(file, **self.packed())
                 if place.exists():
                     shutil.copymode(place, beside)
-                os.replace(beside, place)
+                patiently(os.replace, beside, place)
         except OSError as error:
             raise InputError(f"{path}: expected a place to write, found: {error.strerror}; choose another") from error
 
@@ -1449,6 +1450,15 @@ def as_path(path: str | os.PathLike) -> Path:
     except RuntimeError as error:
         found = "expected a home folder in place of ~, found none"
         raise InputError(f"{path}: {found}; write the path in full (for data sets: in HIGHWAY_DATA_DIR)") from error
+
+
+def patiently(function: Callable[..., None], *paths: str | os.PathLike) -> None:
+    """Call a function of files, again for about a second if it is refused: a virus scanner may hold one so long."""
+    for _ in range(20):
+        with suppress(PermissionError):
+            return function(*paths)
+        time.sleep(0.05)
+    function(*paths)
 
 
 def saved_place(path: str | os.PathLike) -> Path:

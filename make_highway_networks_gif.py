@@ -130,7 +130,7 @@ def animate(path: str | os.PathLike, out: str | os.PathLike | None = None) -> Pa
         images = share_palettes(frames(log))
         next(images).save(animation, "GIF", save_all=True, append_images=images, **options)  # drawn as it writes
     make_place(out)
-    with atomic_write(out, "wb") as file:
+    with atomic_write(out) as file:
         file.write(animation.getbuffer())
     return out
 

@@ -26,7 +26,7 @@ from experiments.common import load, sha256_of
 from experiments.quotes import errors
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.console import count_of
-from highway_lab.files import atomic_write, make_place, read_bytes
+from highway_lab.files import atomic_write, in_order, make_place, read_bytes
 from highway_networks import InputError
 
 ROOMS = ("experiments", "benchmarks")
@@ -38,7 +38,7 @@ BENCHMARKS = {name: benchmarks.load(name) for name in benchmarks.NAMES}
 def logs() -> list[Path]:
     """Return the committed logs that are here."""
     paths = [Path("run.json"), Path("run_sweep.json"), *Path("benchmarks").glob("*.json")]
-    return sorted([*filter(Path.exists, paths), *(path for name in NAMES for path in load(name).existing_logs())])
+    return in_order([*filter(Path.exists, paths), *(path for name in NAMES for path in load(name).existing_logs())])
 
 
 def sums() -> str:
@@ -77,7 +77,7 @@ QUOTED |= {"depth_sweep": cache(depth_sweep.numbers), "costs": cache(costs)}
 
 
 def pages() -> list[Path]:
-    return [Path("README.md"), *sorted(path for room in ROOMS for path in Path(room).rglob("*.md"))]
+    return [Path("README.md"), *in_order(path for room in ROOMS for path in Path(room).rglob("*.md"))]
 
 
 def faults(page: Path) -> list[str]:
@@ -106,7 +106,7 @@ def write_sums() -> int:
     made = sums()
     make_place(SUMS)
     with atomic_write(SUMS) as file:
-        file.write(made)
+        file.write(made.encode())
     print(f"wrote {SUMS}")
     return 0
 

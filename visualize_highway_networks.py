@@ -48,7 +48,7 @@ from highway_lab.figures import (
     save_all,
     set_title,
 )
-from highway_lab.files import read_bytes
+from highway_lab.files import in_order, read_bytes
 from highway_lab.logs import RunLog, RunRecord, grouped
 from highway_networks import Config, InputError, as_path
 
@@ -347,7 +347,7 @@ def read_log(path: str | os.PathLike) -> RunLog:
 
 def found_logs() -> list[Path]:
     """Return the logs here that the training commands have named, or run.json if there is none."""
-    return sorted(Path().glob("run*.json")) or [Path("run.json")]
+    return in_order(Path().glob("run*.json")) or [Path("run.json")]
 
 
 def own_folder(path: Path) -> Path:

@@ -68,7 +68,7 @@ class ConvStepLog(TimedLog):
     one_run      each contender in one process, with as many threads as there are CPUs
     one_thread   each in one process of one thread
     many_runs    our step by `processes` of one thread side by side: its milliseconds count the steps of all of them
-    peak_mib     the memory that training takes at most, data included, by net
+    peak_mib     the memory that training takes at most, data included, by net; none where the system tells none
     """
 
     processes: Count
@@ -89,15 +89,17 @@ def measure_step(arguments: argparse.Namespace) -> ConvStepLog:
         log.one_thread += measure(f"{case}, one thread each", case, alone, log.rounds)
         log.many_runs += measure(f"{case}, ours in {log.processes} processes", case, side_by_side, log.rounds)
         with Team(ours, log.processes) as team:
-            (log.peak_mib[case.net],) = team.ask(peak_of_training, case)
-        print(f"\n{case}: training takes {log.peak_mib[case.net]:.0f} MiB", flush=True)
+            (peak,) = team.ask(peak_of_training, case)
+        if peak:
+            log.peak_mib[case.net] = peak
+            print(f"\n{case}: training takes {peak:.0f} MiB", flush=True)
     return log
 
 
-def peak_of_training(case: ConvCase) -> float:
+def peak_of_training(case: ConvCase) -> float | None:
     """Return the MiB that this process takes at most, when it has trained a net on two batches as its recipe says.
 
-    The images are made up, as many as the recipe has.
+    The images are made up, as many as the recipe has. None where the system does not tell.
     """
     n_train, n_test, rng = *IMAGES[NETS[case.net].dataset], np.random.default_rng(0)
     images = [rng.integers(0, 256, (n, *case.shape), np.uint8) for n in (n_train, n_test)]
@@ -106,7 +108,10 @@ def peak_of_training(case: ConvCase) -> float:
     training.config = replace(training.config, n_train=2 * case.batch)
     next(training.epochs(scored=False))
     evaluate(training.net, data.test_x[: case.batch], data.test_y[: case.batch], training.loss)
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    try:
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text("utf-8").splitlines())
+    except OSError:
+        return None
     return rounded(int(status["VmHWM"].split()[0]) / 1024, 4)  # getrusage may tell what its parent had
 
 

@@ -4,7 +4,6 @@ Convolutional nets have H and T in one convolution, in either layout of maps, an
 """
 
 import math
-import os
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch.nn import functional
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, MaxPool, Shape, Stage
 from conv_recipes import ConvConfig
 from highway_lab.datasets import CLASSES
+from highway_lab.slices import free_cpus
 from highway_networks import DeepNet, Net, Tensors, TrainingConfig
 
 from .contenders import D_IN
@@ -56,7 +56,7 @@ class Peer:
     compiled = False
 
     def __init__(self, net: Net, model: nn.Module, x: np.ndarray, y: np.ndarray, config: TrainingConfig):
-        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        torch.set_num_threads(free_cpus())
         self.net, self.model, self.config = net, model, config
         self.x, self.y = torch.from_numpy(x), torch.from_numpy(y)
         with torch.no_grad():

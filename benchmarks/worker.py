@@ -1,7 +1,7 @@
 """Processes that time the contenders, one each, so that nothing that one sets or leaves running reaches another.
 
 Threads are limited by letting the process see as many CPUs while it builds the contender: some libraries count them
-once, when they start. While it is timed it may run on any of them. Linux only.
+once, when they start. While it is timed it may run on any of them. Where CPUs cannot be chosen, OpenMP is told.
 """
 
 import math
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Self
+from unittest.mock import patch
 
 from threadpoolctl import threadpool_limits
 
@@ -104,6 +105,10 @@ def _fall_asleep() -> None:
 @contextmanager
 def seeing_cpus(number: int) -> Iterator[None]:
     """Let the process use, and libraries find, `number` of its CPUs in this context; afterwards all, in all threads."""
+    if not hasattr(os, "sched_setaffinity"):
+        with patch.dict(os.environ, OMP_NUM_THREADS=str(number)):
+            yield
+        return
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(before)[-number:])
     try:

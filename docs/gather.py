@@ -77,7 +77,9 @@ def on_config(config):
 
 def on_files(files, config):
     """Add the committed files, and a page for each folder that has none."""
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
+    ).stdout.split()
     committed = [path for path in tracked if not path.startswith((".", "docs/", "tests/"))]
     for path in committed:
         if path.endswith((".py", ".ipynb")):

@@ -49,5 +49,5 @@ if __name__ == "__main__":
             continue  # one without cells
         notebook = notebook_of(program)
         run(notebook, EXAMPLES)
-        nbformat.write(notebook, path.with_suffix(".ipynb"))
+        path.with_suffix(".ipynb").write_text(f"{nbformat.writes(notebook)}\n", encoding="utf-8", newline="\n")
         print(f"made {path.with_suffix('.ipynb')}")

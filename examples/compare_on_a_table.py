@@ -114,10 +114,10 @@ rows = pd.DataFrame(
     }
 )
 rows = rows.sort_values(rows.columns[0], ascending=False).reset_index()
-rows.to_csv(f"{asked.out}.csv", index=False)
+rows.to_csv(f"{asked.out}.csv", index=False, lineterminator="\n")
 lines = [" & ".join(map(str, line)).replace("_", r"\_").replace("%", r"\%") for line in [rows.columns, *rows.values]]
 lines = [rf"\begin{{tabular}}{{l{'r' * (rows.shape[1] - 1)}}}", *(rf"{line} \\" for line in lines), r"\end{tabular}"]
-Path(f"{asked.out}.tex").write_text("\n".join(lines) + "\n", encoding="utf-8")
+Path(f"{asked.out}.tex").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
 print(f"{name}, on rows that each of n seeds holds out; seconds of the processor, all tries included")
 print(rows.to_string(index=False))
 

@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from highway_lab.cli import OneLineParser, count, run_cli
+from highway_lab.files import in_order
 
 from .common import load, place_of
 
@@ -73,7 +74,7 @@ def show(_: argparse.Namespace) -> None:
         print(f"{name:<24} {experiment.doc}")
         for path in (*experiment.log_steps(), *(Path("viz") / figure for figure in experiment.contents.FIGURES)):
             print(f"{'':<24}   {'there  ' if path.exists() else 'missing'} {path}")
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+    for path in in_order(Path(__file__).parent.rglob("*.py")):
         is_one = re.search("^(EXPERIMENT|STUDY) = ", path.read_text(encoding="utf-8"), re.MULTILINE)
         if is_one and path.stem not in NAMES:
             where = path.relative_to(Path(__file__).parents[1])

@@ -57,7 +57,7 @@ def save(path: str | os.PathLike, training: Any) -> None:
     )
     try:
         make_place(path)
-        with atomic_write(path, "wb") as file:
+        with atomic_write(path) as file:
             np.savez(
                 file, **{"state": np.array(json.dumps(asdict(state))), **arrays}
             )  # first, as `_check_ours` expects

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -166,8 +167,9 @@ def in_flags(error: InputError) -> str:
 
 
 def quote(word: str | os.PathLike) -> str:
-    """Return a word as a shell takes it, in one line."""
-    return printable(shlex.quote(os.fspath(word)))
+    """Return a word as a shell takes it, that of this system, in one line."""
+    text = os.fspath(word)
+    return printable(subprocess.list2cmdline([text]) if sys.platform == "win32" else shlex.quote(text))
 
 
 @contextmanager

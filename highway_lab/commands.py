@@ -256,7 +256,12 @@ class TrainingCommand:
         program = sys.modules["__main__"]
         path = Path(getattr(program, "__file__", None) or os.devnull)  # a notebook has none
         own = path.suffix == ".py" and getattr(program, "__spec__", None) is None and path.stem != self.module
-        return os.path.relpath(path) if own else None
+        if not own:
+            return None
+        try:
+            return os.path.relpath(path)
+        except ValueError:  # on another drive than this folder
+            return str(path)
 
     def parser(self) -> OneLineParser:
         program = f"python {quote(self.users_program() or f'{self.module}.py')}"

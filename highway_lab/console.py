@@ -1,6 +1,7 @@
 """Output on the terminal: safe printing, progress of training runs, and words for tables."""
 
 import dataclasses
+import errno
 import hashlib
 import json
 import math
@@ -26,7 +27,7 @@ class Unfailing:
     """
 
     def __init__(self, stream: TextIO | None, name: str):
-        self.stream, self.name = stream or open(os.devnull, "w"), name  # noqa: SIM115, open until the program ends
+        self.stream, self.name = stream or open(os.devnull, "w", encoding="utf-8"), name  # noqa: SIM115, open until the program ends
         self.failed = False
         if hasattr(self.stream, "reconfigure"):
             self.stream.reconfigure(errors="backslashreplace")
@@ -47,7 +48,7 @@ class Unfailing:
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())  # the buffered text, too
             first, self.failed = not self.failed, True
-            if first and not isinstance(error, BrokenPipeError):  # such as `head`, which has read enough
+            if first and error.errno not in (errno.EPIPE, errno.EINVAL):  # such as `head`: it has read enough
                 other = sys.stderr if self.name == "output" else sys.stdout
                 print(f"{self.name} is lost from here on: {error.strerror}", file=other)
 

@@ -25,6 +25,7 @@ from highway_lab.files import (
     data_directory,
     decompress,
     fetch,
+    in_order,
     located,
     make_place,
     printable,
@@ -316,7 +317,7 @@ def _unpack(cifar: Cifar, batches: Sequence[Batch], data_dir: str | os.PathLike 
                 member = tar.extractfile(f"{cifar.folder}/{batch.name}")
                 assert member is not None  # a regular file
                 make_place(folder / batch.name)
-                with atomic_write(folder / batch.name, "wb") as file:
+                with atomic_write(folder / batch.name) as file:
                     file.write(member.read())
     except (tarfile.TarError, KeyError) as error:  # of an archive that was unpacked to .tar, which has no checksum
         raise damaged(archive, f"an archive of {cifar.folder}/", error) from error
@@ -358,7 +359,7 @@ class Walk:
         """Return the folders and the files in a folder, links followed; raises InputError."""
         folders, files = [], []
         try:
-            for path in sorted(folder.iterdir()):
+            for path in in_order(folder.iterdir()):
                 if path.name.startswith(".") or path.name.casefold() in OF_SYSTEMS:
                     self.note("hidden files and those of systems left out", path)
                 elif path.is_dir():
@@ -479,7 +480,7 @@ def _class_files(walk: Walk, folder: Path, places: Sequence[Path]) -> dict[str, 
     for place in sorted(places, key=composed):
         if not place.name.isprintable():
             raise InputError(f"{folder}: expected printable names of classes, found {place.name!a}; rename it")
-        paths = sorted(walk.files(place, {*folder.resolve().parents}))
+        paths = in_order(walk.files(place, {*folder.resolve().parents}))
         if not paths:
             raise InputError(f"{place}: expected images of a class, found none; add some, or remove the folder")
         if splits := _splits(path for path in place.iterdir() if path.is_dir()):

@@ -316,7 +316,7 @@ def save_all(pictures: Mapping[Any, Callable[[], Figure | str]], *sources: str |
             drawn[path] = _content(draw(), origin)
     for path, content in drawn.items():
         make_place(path)
-        with atomic_write(path, "wb") as file:
+        with atomic_write(path) as file:
             file.write(content)
 
 

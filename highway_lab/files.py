@@ -9,13 +9,13 @@ import secrets
 import shutil
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
-from highway_networks import InputError, as_path, find_file
+from highway_networks import InputError, as_path, find_file, patiently
 
 MIRROR_SECONDS = 10.0  # a mirror that says nothing for so long is left for the next
 MAX_BYTES = 2**28  # of a file
@@ -48,6 +48,11 @@ def reason_of(error: Exception) -> str:
 
 
 # ------------------------------------------------------------------------------------------- reading
+
+
+def in_order(paths: Iterable[Path]) -> list[Path]:
+    """Return paths in the order of their names on every system: capital letters first, as Windows sorts no path."""
+    return sorted(paths, key=lambda path: path.parts)
 
 
 def check_regular(path: str | os.PathLike) -> None:
@@ -174,8 +179,8 @@ def _download(path: Path, source: Source, root: Path) -> None:
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
-    """Open a temporary file that replaces `path` on success, and is removed on any failure.
+def atomic_write(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """Open a temporary file, for bytes, that replaces `path` on success, and is removed on any failure.
 
     What a killed process has left is removed by the next call. A symbolic link stays, and the file that it leads to is
     replaced. Raises InputError if the folder cannot be written or the disk is full; `path` is then as before.
@@ -186,22 +191,23 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     try:
         remove_left(place.parent, f".{place.name}.")
         try:
-            with open(temporary, mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
+            with open(temporary, "x+b") as file:
                 if place.exists():
                     shutil.copymode(place, temporary)
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, place)
+            patiently(os.replace, temporary, place)
         finally:
-            temporary.unlink(missing_ok=True)
+            remove(temporary)
     except OSError as error:
         raise unwritable(path, error.strerror) from error
 
 
 def remove(*paths: str | os.PathLike) -> None:
     for path in paths:
-        Path(path).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            patiently(os.unlink, path)
 
 
 def check_writable(path: str | os.PathLike) -> None:
@@ -262,11 +268,28 @@ def remove_left(folder: Path, prefix: str) -> None:
     """Remove the temporary files and folders PREFIX<process>-???????? of processes that were killed."""
     for left in folder.glob(f"{glob.escape(prefix)}[0-9]*-????????"):
         process = left.name.removeprefix(prefix).partition("-")[0]
-        with suppress(OSError, ValueError, OverflowError):  # PermissionError of another user's, which is running
-            try:
-                os.kill(int(process), 0)
-            except ProcessLookupError:
+        with suppress(OSError, ValueError, OverflowError):
+            if not is_running(int(process)):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+def is_running(process: int) -> bool:
+    """Tell whether there is a process of this number, anybody's."""
+    try:
+        if sys.platform != "win32":
+            os.kill(process, 0)
+            return True
+        import _winapi  # os.kill would end it there
+
+        handle = _winapi.OpenProcess(_winapi.SYNCHRONIZE, False, process)
+        try:
+            return _winapi.WaitForSingleObject(handle, 0) == _winapi.WAIT_TIMEOUT
+        finally:
+            _winapi.CloseHandle(handle)
+    except PermissionError:  # another user's
+        return True
+    except OSError:
+        return False
 
 
 @contextmanager

@@ -10,15 +10,16 @@ import functools
 import hashlib
 import json
 import logging
+import multiprocessing
 import os
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, fields, replace
+from multiprocessing.connection import Connection
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -92,7 +93,7 @@ class ResultFile(Generic[ResultT]):
         if not content:
             remove(self.path)
         elif content != self._content():
-            with atomic_write(self.path, "wb") as file:
+            with atomic_write(self.path) as file:
                 file.write(content)
 
     def check(self) -> None:
@@ -180,14 +181,18 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
     """
     from joblib import Parallel, delayed
     from joblib.externals.loky import get_reusable_executor
+    from joblib.externals.loky.backend import resource_tracker
 
     warnings.filterwarnings("ignore", module="joblib.parallel")  # a job that is cut short says so itself
     jobs = min(jobs, max(MOST_PROCESSES, os.cpu_count() or 1))
     begin: dict[str, Any] = {}
     with ExitStack() as stack:
         if jobs > 1:
-            begin = {"initializer": _begin_process, "initargs": (os.getpid(),)}
-            begin["temp_folder"] = stack.enter_context(scratch_folder())
+            parent, _ends_with_this_process = map(stack.enter_context, multiprocessing.Pipe(duplex=False))
+            begin = {"initializer": _begin_process, "initargs": (parent,)}
+            begin["temp_folder"] = folder = stack.enter_context(scratch_folder())
+            resource_tracker.register(folder, "folder")  # which a process of its own removes if this one is killed
+            stack.callback(resource_tracker.unregister, folder, "folder")
         with ignore_interrupts():  # processes that are started meanwhile inherit it
             finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, **begin)(
                 delayed(function)(task, data) for task in tasks
@@ -200,13 +205,13 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
                     get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
 
 
-def _begin_process(parent: int) -> None:
+def _begin_process(parent: Connection) -> None:
     """Prepare this process, one of several: it ends soon after the one that started it, however that ends."""
     from tqdm import tqdm
 
     def end_with_parent() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
+        with suppress(EOFError, OSError):
+            parent.recv_bytes()  # nothing is ever sent
         os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
@@ -251,7 +256,7 @@ def _connect(scheduler: str) -> Iterator[Any]:
         from dask.distributed import Client, Security
         from distributed.comm.core import connect
     except ImportError as error:
-        raise InputError("--scheduler: expected Dask, found none; pip install 'highway-networks[cluster]'") from error
+        raise InputError('--scheduler: expected Dask, found none; pip install "highway-networks[cluster]"') from error
 
     for name in ("distributed", "distributed.client"):  # a loss is reported in one line, elsewhere
         logging.getLogger(name).setLevel(logging.CRITICAL)

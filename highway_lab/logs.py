@@ -318,7 +318,7 @@ def users_code() -> dict[str, ast.Module]:
     paths = [(path, path.parent) for path in map(Path.absolute, map(Path, imported))]
     while paths:
         path, root = paths.pop()
-        name = os.path.relpath(path.with_suffix(""), root)
+        name = Path(os.path.relpath(path.with_suffix(""), root)).as_posix()
         if name in trees or Path(name).parts[0] in OURS or not path.is_file():
             continue
         try:
@@ -371,7 +371,7 @@ def git(*arguments: str) -> str | None:
     command = ["git", "--no-optional-locks", *arguments]  # a lock would stay if this process were killed
     place = Path(__file__).parent
     try:
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True, timeout=10)
+        done = subprocess.run(command, cwd=place, capture_output=True, encoding="utf-8", check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
@@ -380,7 +380,7 @@ def git(*arguments: str) -> str | None:
 def _cpu() -> str:
     """Return the processor's name: from /proc on Linux, elsewhere from the platform module."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
@@ -397,7 +397,7 @@ def write(path: str | os.PathLike, log: Any) -> None:
     Raises InputError if `path` cannot be written.
     """
     with atomic_write(path) as file:
-        file.write(dumps(log))
+        file.write(dumps(log).encode())
 
 
 def dumps(log: Any) -> str:

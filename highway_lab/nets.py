@@ -51,7 +51,7 @@ def save_net(path: str | os.PathLike, net: Any, **beside: np.ndarray) -> None:
 
     Raises InputError if it cannot be written.
     """
-    with atomic_write(path, "w+b") as file:
+    with atomic_write(path) as file:
         np.savez(file, **net.packed() | beside)
 
 

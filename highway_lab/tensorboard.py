@@ -20,7 +20,7 @@ try:
     from tensorboardX.proto.summary_pb2 import Summary
     from tensorboardX.summary import hparams
 except ImportError as error:
-    found = "expected tensorboardX, found none; pip install 'highway-networks[tensorboard]'"
+    found = 'expected tensorboardX, found none; pip install "highway-networks[tensorboard]"'
     raise InputError(f"--tensorboard: {found}") from error
 
 

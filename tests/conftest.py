@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from http.server import ThreadingHTTPServer
 from importlib import import_module
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import MNIST_FILES, ROOT, Handler, end, write_small_mnist
+from helpers import MNIST_FILES, Handler, child_environment, end, write_small_mnist
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
@@ -38,11 +38,26 @@ LATE = ("filelock", "joblib.externals.loky", "multiprocessing.spawn", "pooch", "
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use the real MNIST."""
+def symlinks() -> bool:
+    """Whether the system lets this user make symbolic links."""
+    with tempfile.TemporaryDirectory() as folder, suppress(OSError):
+        Path(folder, "link").symlink_to("nowhere")
+        return True
+    return False
+
+
+THERE = {"posix": hasattr(os, "killpg"), "linux": hasattr(os, "sched_setaffinity"), "symlinks": symlinks()}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that use the real MNIST; skip those that need what this system has not."""
+    reasons = dict(line.split(": ", 1) for line in config.getini("markers"))
     for item in items:
         if "real_mnist" in getattr(item, "fixturenames", ()):
             item.add_marker("mnist")
+        for name, there in THERE.items():
+            if item.get_closest_marker(name) and not there:
+                item.add_marker(pytest.mark.skip(reason=reasons[name]))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -113,7 +128,7 @@ def imports_undone(workdir, monkeypatch) -> Iterator[None]:
 def my_arm(imports_undone) -> Path:
     """A file with a kind of net of one's own."""
     path = Path("my_arm.py")
-    path.write_text(MY_ARM)
+    path.write_text(MY_ARM, "utf-8")
     return path
 
 
@@ -145,9 +160,9 @@ def start() -> Iterator[Callable[..., subprocess.Popen]]:
 
     def start(*arguments: str) -> subprocess.Popen:
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", "PYTHONUNBUFFERED": ""}
+        environment = child_environment(PYTHONUNBUFFERED="")
         command = [sys.executable, *arguments]
-        processes.append(subprocess.Popen(command, env=environment, **pipes, text=True, start_new_session=True))
+        processes.append(subprocess.Popen(command, env=environment, **pipes, encoding="utf-8", start_new_session=True))
         return processes[-1]
 
     yield start
@@ -190,6 +205,8 @@ def public_folder() -> Iterator[Path]:
 @pytest.fixture
 def as_ordinary_user() -> Callable[[], AbstractContextManager]:
     """A context in which permissions count: root, whom none of them stops, becomes an ordinary user for a while."""
+    if not hasattr(os, "setresuid") and getattr(os, "geteuid", lambda: 0)() == 0:
+        pytest.skip("needs a user whom permissions stop, and this one may not become one")
     nobody = 65534
 
     @contextmanager

@@ -215,7 +215,8 @@ def limited_file_size(size: int) -> Iterator[None]:
 
 def files_below(folder: Path) -> dict[str, bytes]:
     """Every file below a folder, hidden ones included, with its bytes."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    paths = filter(Path.is_file, sorted(folder.rglob("*")))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def resealed(lines: Path, old: str, new: str) -> bytes:
@@ -347,10 +348,16 @@ class Handler(SimpleHTTPRequestHandler):
 # ----------------------------------------------------------------------------------------- processes
 
 
+def child_environment(**others: str) -> dict[str, str]:
+    """The environment of a Python that finds this checkout, and what this Python was told to find."""
+    found = (str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")]))
+    return os.environ | {"PYTHONPATH": os.pathsep.join(found)} | others
+
+
 def end(process: subprocess.Popen) -> None:
     """Kill a process and end all that it started; what tidies up after them ends by itself."""
     process.kill()
-    with suppress(ProcessLookupError):
+    with suppress(ProcessLookupError, AttributeError):  # Windows has no groups
         os.killpg(process.pid, signal.SIGTERM)
     process.communicate(timeout=60)
 
@@ -362,6 +369,9 @@ def group_lives(leader: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+A_PIPE = pytest.param(lambda path: os.mkfifo(path), "a device or a pipe", marks=pytest.mark.posix, id="pipe")
 
 
 def wait_until(condition: Callable[[], object], what: str) -> None:

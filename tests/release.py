@@ -25,7 +25,7 @@ def run(*words: object, folder: Path) -> str:
     """Run a command far from the checkout; returns its output, and fails with it."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     home = clean | {"HOME": str(folder / "home"), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    done = subprocess.run([*map(str, words)], cwd=folder, env=home, capture_output=True, text=True, timeout=900)
+    done = subprocess.run([*map(str, words)], cwd=folder, env=home, capture_output=True, encoding="utf-8", timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -81,7 +81,7 @@ def test_with_numpy_alone_the_installed_core_trains_saves_and_loads(wheel, tmp_p
     write_small_mnist(tmp_path / "images")
     assert run(python, "-c", CORE, "images", folder=tmp_path) == "[0, 1, 2] 10 False\n"
     program = tmp_path / "env" / "bin" / "highway-networks"
-    done = subprocess.run([program, "--quick"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    done = subprocess.run([program, "--quick"], cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=100)
     assert done.returncode == 2
     assert done.stderr.startswith(
         "highway-networks: error: expected the packages that this program needs, found: No module"
@@ -98,7 +98,7 @@ def full(wheel, tmp_path_factory) -> Path:
 def test_the_installed_command_trains_and_draws_with_the_checkouts_fingerprint(full, tmp_path):
     flags = ["--quick", "--dataset", "digits", "--epochs", "1", "--jobs", "2", "--out", "run.json"]
     run(full.with_name("highway-networks"), *flags, folder=tmp_path)
-    log = json.loads((tmp_path / "run.json").read_text())
+    log = json.loads((tmp_path / "run.json").read_text("utf-8"))
     assert log["environment"]["code"] == environment().code
     assert log["environment"]["commit"] is None
     run(full, "-m", "visualize_highway_networks", "run.json", "--out", "viz", folder=tmp_path)

@@ -10,7 +10,7 @@ from helpers import ROOT
 
 from highway_networks import BLOCKS, LOSSES, check_gradients
 
-PAGE = (ROOT / "CONTRIBUTING.md").read_text()
+PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 EXAMPLES = {name: code for code, name in re.findall(r"^```python\n(# (\S+)\n.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)}
 COMMANDS = [shlex.split(line) for line in re.findall(r"^python (.*)$", PAGE, re.MULTILINE)]
 
@@ -24,7 +24,7 @@ def checkout(tmp_path, monkeypatch) -> Path:
     for path in (*ROOT.glob("*.py"), ROOT / "pyproject.toml"):
         shutil.copy(path, folder)
     for name, code in EXAMPLES.items():
-        (folder / name).write_text(code)
+        (folder / name).write_text(code, "utf-8")
     monkeypatch.chdir(folder)
     return folder
 
@@ -81,5 +81,5 @@ def test_the_checks_of_the_page_find_a_wrong_gradient(monkeypatch, table, name, 
 
 
 def test_hooks_and_tests_run_the_same_minor_version_of_ruff():
-    (hook,) = re.findall(r"rev: v(\d+\.\d+)\.", (ROOT / ".pre-commit-config.yaml").read_text())
-    assert f'"ruff~={hook}.0"' in (ROOT / "pyproject.toml").read_text()
+    (hook,) = re.findall(r"rev: v(\d+\.\d+)\.", (ROOT / ".pre-commit-config.yaml").read_text("utf-8"))
+    assert f'"ruff~={hook}.0"' in (ROOT / "pyproject.toml").read_text("utf-8")

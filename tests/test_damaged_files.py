@@ -84,13 +84,13 @@ KINDS[Path("run.json")] = RunLog[Config]
 @given(data=st.data())
 def test_a_changed_log_is_read_or_refused_in_one_line(path, data, tmp_path):
     place = tmp_path / "log.json"
-    place.write_text(data.draw(changed(small_text(path))))
+    place.write_text(data.draw(changed(small_text(path))), "utf-8")
     assert_valid_or_refused(lambda: logs.read(place, KINDS[path], "make it anew"), place)
 
 
 @cache
 def small_text(path: Path) -> str:
-    return json.dumps(in_small_form(json.loads((ROOT / path).read_text())))
+    return json.dumps(in_small_form(json.loads((ROOT / path).read_text("utf-8"))))
 
 
 RUN = json.dumps(asdict(small_log().runs[0])).encode()
@@ -170,5 +170,5 @@ def assert_all_or_nothing(main: Callable, words: list[str], folder: Path, capsys
 @given(data=st.data())
 def test_of_a_changed_run_log_all_pictures_are_drawn_or_none(program, data, workdir, capsys):
     shutil.rmtree(workdir / "viz", ignore_errors=True)
-    Path("log.json").write_text(data.draw(changed(logs.dumps(small_log()))))
+    Path("log.json").write_text(data.draw(changed(logs.dumps(small_log()))), "utf-8")
     assert_all_or_nothing(program.main, ["log.json"], workdir, capsys)

@@ -116,7 +116,7 @@ def test_auto_falls_back_to_digits_with_a_warning_and_the_log_names_them(mirrore
     warning = capsys.readouterr().err
     assert all(words in warning for words in ("NOT MNIST", "digits instead", "!" * 40))
     (log,) = workdir.glob("*.json")
-    dataset = json.loads(log.read_text())["dataset"]
+    dataset = json.loads(log.read_text("utf-8"))["dataset"]
     assert (log.name, dataset["name"], dataset["n_train"]) == ("run-digits-plain-depth1-epochs1.json", "digits", 1437)
 
 
@@ -127,7 +127,7 @@ def test_mnist_by_name_never_becomes_digits(mirrored, closed_port, workdir, refu
 
 def test_a_data_directory_that_cannot_be_made_is_refused(mirrored, serve, tmp_path):
     mirrored(serve(tmp_path / "good"))
-    (tmp_path / "file").write_text("not a folder")
+    (tmp_path / "file").write_text("not a folder", "utf-8")
     for name in ("mnist", "auto"):
         with refused_with(tmp_path / "file", "expected a place to write"):
             load_dataset(name, tmp_path / "file")

@@ -6,7 +6,7 @@ import pytest
 from picture_helpers import committed_log
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_wine
-from test_benchmarks import LINUX_ONLY, logged
+from test_benchmarks import logged
 
 from benchmarks import estimator_defaults, estimators
 from benchmarks.estimator_defaults import DefaultsLog, chosen
@@ -69,7 +69,6 @@ def quick(task: Task, load, few: bool = False) -> Task:
     return Task(models, lambda: [part[::2] for part in load(return_X_y=True)], few)
 
 
-@LINUX_ONLY
 @pytest.mark.parametrize(("module", "argv"), [(estimators, ["--rounds", "1"]), (estimator_defaults, [])])
 def test_a_run_logs_all_that_its_page_tells(tmp_path, monkeypatch, module, argv):
     classes, numbers = module.TASKS["moons"], module.TASKS["linear"]

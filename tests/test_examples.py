@@ -1,6 +1,5 @@
 """The examples: each runs in a quick form, as program and as notebook, draws its picture, and finds what it says."""
 
-import os
 import re
 import runpy
 import subprocess
@@ -15,7 +14,7 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import ROOT
+from helpers import ROOT, child_environment
 from matplotlib import pyplot as plt
 
 import highway_networks as hn
@@ -96,7 +95,7 @@ def test_a_notebook_has_the_cells_of_its_program_with_what_they_print_and_draw(n
 def test_each_notebook_is_one_file_of_html_that_loads_nothing(tmp_path):
     pytest.importorskip("nbconvert", reason="needs the extra notebooks")
     words = ["make", "--dry-run", "handouts", f"PYTHON={sys.executable}", f"HANDOUTS={tmp_path}"]
-    recipe = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    recipe = subprocess.run(words, cwd=ROOT, capture_output=True, encoding="utf-8", check=True).stdout
     (command,) = re.findall(r"^.*-m nbconvert (?:.*\\\n)*.*$", recipe, re.MULTILINE)
     subprocess.run(command, shell=True, cwd=ROOT, check=True)
     pages = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.html")}
@@ -196,12 +195,11 @@ def test_nets_and_a_block_of_ones_own_are_compared_on_a_table_of_ones_own(workdi
     hour, gaps = rng.uniform(0, 24, 120), np.where(rng.uniform(size=120) < 0.1, np.nan, 1)
     columns = {"hour": hour * gaps, "weather": rng.choice(names, 120), "busy": np.where(hour > 12, "yes", "no")}
     pd.DataFrame(columns | {"price": 2 * hour + rng.normal(size=120)}).to_csv("hire.csv", index=False)
-    Path("mine.py").write_text("from highway_networks import BLOCKS\nBLOCKS['mine'] = BLOCKS['residual']\n")
+    Path("mine.py").write_text("from highway_networks import BLOCKS\nBLOCKS['mine'] = BLOCKS['residual']\n", "utf-8")
     program = [sys.executable, str(ROOT / "examples" / "compare_on_a_table.py"), "hire.csv", "--target"]
 
     def shown(*words: str) -> subprocess.CompletedProcess:
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        return subprocess.run([*program, *words], env=environment, capture_output=True, text=True)
+        return subprocess.run([*program, *words], env=child_environment(), capture_output=True, encoding="utf-8")
 
     done = shown(target, "--seeds", "2", "--tries", "1", "--import", "mine.py", "--out", "found")
     assert done.returncode == 0, done.stderr
@@ -223,7 +221,7 @@ def test_a_kind_of_net_of_ones_own_is_trained_and_drawn_beside_those_of_a_study(
     own = ["--with", str(ROOT / "examples" / "my_arm.py")]
     for words in (["run", "--smoke", *own], ["plot", "runs/small_nets-smoke-my_arm.json", *own]):
         command = [sys.executable, "-m", "experiments", "small_nets", *words]
-        shown = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+        shown = subprocess.run(command, env=child_environment(), capture_output=True, encoding="utf-8")
         assert shown.returncode == 0, shown.stderr
     assert "residual, halved, 20, 50: lr 0.0005; error " in shown.stdout
     assert Path("viz/smoke-my_arm/small_nets.png").exists()

@@ -20,7 +20,7 @@ OPENING = {".png": b"\x89PNG", ".html": PAGE}
 
 
 def test_every_experiment_is_in_the_list_and_can_be_run():
-    sources = {path.stem: path.read_text() for path in (ROOT / "experiments").rglob("*.py")}
+    sources = {path.stem: path.read_text("utf-8") for path in (ROOT / "experiments").rglob("*.py")}
     assert {name for name, text in sources.items() if "\nSTUDY = " in text} == set(STUDIES)
     assert {name for name, text in sources.items() if "\nEXPERIMENT = " in text} == set(OTHERS)
     drawn = {name.removesuffix("_figures") for name, text in sources.items() if "\nFIGURES = " in text}
@@ -159,6 +159,7 @@ def test_each_experiment_runs_once_and_draws(workdir, monkeypatch, capsys, name)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.symlinks
 def test_committed_logs_are_small_and_give_the_committed_figures(workdir, name):
     experiment = load(name)
     drawn = [log for log in experiment.log_steps() if (ROOT / log).exists()]

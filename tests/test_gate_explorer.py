@@ -189,7 +189,7 @@ def test_lesions_are_shown_of_this_very_net_only(digits, saved):
 
 
 def test_drawings_are_framed_as_the_images_were(digits):
-    mnist = json.loads(committed_log("runs/gate_explorer.json").read_text())["pixels"]
+    mnist = json.loads(committed_log("runs/gate_explorer.json").read_text("utf-8"))["pixels"]
     assert gate_explorer.framing(np.array(mnist)) == {"box": 20, "by_mass": True}
     for images in (digits.test_x[:10, 0], np.zeros((10, 8, 8), np.uint8)):
         assert gate_explorer.framing(images) == {"box": 8, "by_mass": False}

@@ -239,7 +239,7 @@ def test_the_page_computes_what_blocks_do(browser, monkeypatch):
     [("highway", "tanh", "orthogonal"), ("highway-uncoupled", "relu", "uniform"), ("addgate", "elu", "gaussian")],
 )
 def test_a_page_of_another_net_shows_that_net(browser, digits, workdir, monkeypatch, block, activation, init):
-    Path("addgate.py").write_text(EXAMPLES["addgate.py"])
+    Path("addgate.py").write_text(EXAMPLES["addgate.py"], "utf-8")
     monkeypatch.setitem(BLOCKS, "addgate", runpy.run_path("addgate.py")["BLOCKS"].pop("addgate"))
     kind = {"block": block, "activation": activation, "init": "he", "init_gain": 1.1}
     net = DeepNet(64, 10, hidden=7, depth=4, **kind, rng=np.random.default_rng(1))

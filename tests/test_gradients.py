@@ -73,9 +73,9 @@ def test_the_core_alone_tells_which_line_of_it_is_wrong(tmp_path, name, right, w
     code = (ROOT / "highway_networks.py").read_text(encoding="utf-8")
     assert code.count(right) == 1
     (tmp_path / "highway_networks.py").write_text(code.replace(right, wrong), encoding="utf-8")
-    (tmp_path / "highway_lab.py").write_text("raise ModuleNotFoundError")
+    (tmp_path / "highway_lab.py").write_text("raise ModuleNotFoundError", "utf-8")
     command = [sys.executable, "highway_networks.py", "--check-gradients"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=120)
     assert (done.returncode, done.stderr) == (1, "")
     assert f"\nhighway: the first that is wrong is {name}\n" in done.stdout
 

@@ -35,7 +35,7 @@ def module(path: Path) -> str:
 def imported(path: Path) -> set[str]:
     """The modules that a file names in an import, wherever it stands, and with them the names that it takes of them."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -102,10 +102,12 @@ def test_the_core_copied_alone_trains_saves_and_loads_with_numpy_alone(tmp_path,
     ]
     folder = next(path.parent for path in Path(small_mnist).rglob("train-images*"))
     words = [sys.executable, "-c", ALONE.replace("{blocked}", repr(blocked)), str(folder)]
-    done = subprocess.run(words, cwd=core.parent, capture_output=True, text=True, timeout=120, env={"PATH": ""})
+    done = subprocess.run(words, cwd=core.parent, capture_output=True, encoding="utf-8", timeout=120, env={"PATH": ""})
     assert (done.stdout, done.stderr) == ("2 3\n", "")
     program = [sys.executable, "-S", "highway_networks.py"]  # -S: without what is installed
-    done = subprocess.run(program, cwd=core.parent, capture_output=True, text=True, timeout=120, env={"PATH": ""})
+    done = subprocess.run(
+        program, cwd=core.parent, capture_output=True, encoding="utf-8", timeout=120, env={"PATH": ""}
+    )
     assert done.stderr.startswith("highway_networks.py: expected highway_lab and what it needs, found: No module named")
     assert done.stderr.count("\n") == 1
 
@@ -126,7 +128,9 @@ assert host() == before
 
 @pytest.mark.slow
 def test_importing_changes_nothing_in_the_host():
-    done = subprocess.run([sys.executable, "-c", UNTOUCHED], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", UNTOUCHED], cwd=ROOT, capture_output=True, encoding="utf-8", timeout=300
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -62,7 +62,7 @@ def test_folders_for_training_and_testing_are_used_as_they_are(workdir):
     for half, n in (("train", 3), ("test", 2)):
         write_images(Path("images", half, "cat"), n)
         write_images(Path("images", half, "dog", "puppies"), 1)
-    Path("images/test/cat/.DS_Store").write_text("hidden")
+    Path("images/test/cat/.DS_Store").write_text("hidden", "utf-8")
     write_images(Path("images/test/dog/.copies"), 1)
     data = load_folder("images")
     assert (data.train_y.tolist(), data.test_y.tolist()) == ([0, 0, 0, 1], [0, 0, 1])
@@ -123,14 +123,15 @@ def test_a_picture_is_turned_as_its_camera_noted(tmp_path):
     np.testing.assert_array_equal(read_image(tmp_path / "turned.png")[0], np.rot90(values, -1))
 
 
+@pytest.mark.symlinks
 def test_a_line_says_what_is_left_out_or_changed(flowers, capsys):
     load_folder(flowers)
     assert capsys.readouterr().err == ""
     for name in (".DS_Store", "Thumbs.db", "@eaDir/00.png", ".thumbnails/00.png"):
         (flowers / "rose" / name).parent.mkdir(exist_ok=True)
-        (flowers / "rose" / name).write_text("of the system")
+        (flowers / "rose" / name).write_text("of the system", "utf-8")
     write_images(flowers / "__MACOSX" / "rose", 2)
-    (flowers / "la\nbels.csv").write_text("rose")
+    (flowers / "la\nbels.csv").write_text("rose", "utf-8")
     (flowers / "tulip/05.png").symlink_to("nowhere")
     frames = [Image.new("L", (8, 6), colour) for colour in (50, 60)]
     frames[0].putpixel((1, 1), 0)
@@ -148,6 +149,7 @@ def test_a_line_says_what_is_left_out_or_changed(flowers, capsys):
         assert words in line
 
 
+@pytest.mark.symlinks
 def test_links_to_folders_are_followed_once(flowers, capsys):
     for label in ("rose", "tulip"):
         write_images(Path("store", label), 3, colour=False)
@@ -235,7 +237,7 @@ def test_a_folder_with_the_name_of_a_data_set_is_named_by_its_path(flowers, caps
 
 SPOIL = {
     "another format": (
-        lambda: Path("flowers/rose/a.txt").write_text("rose"),
+        lambda: Path("flowers/rose/a.txt").write_text("rose", "utf-8"),
         ("rose/a.txt", "cannot identify"),
     ),
     "truncated": (
@@ -307,7 +309,7 @@ def test_both_programs_train_on_a_folder_and_their_logs_are_drawn(flowers, capsy
     assert taken in out
     assert ("for a folder" in out) == bool(taken)
     (path,) = Path().glob("run-*.json")
-    log = json.loads(path.read_text())
+    log = json.loads(path.read_text("utf-8"))
     assert log["runs"][0]["config"]["batch_size"] == batch_size
     assert log["dataset"]["name"] == datasets.name_of("flowers", load_folder(flowers, size=8))
     assert log["dataset"]["name"] in path.name

@@ -32,7 +32,7 @@ UNGUARDED = 'expected `if __name__ == "__main__":` above the call of main, found
 @pytest.fixture
 def own_file(imports_undone) -> str:
     """A file with a block."""
-    Path("own_block.py").write_text(OWN)
+    Path("own_block.py").write_text(OWN, "utf-8")
     return "own_block.py"
 
 
@@ -50,13 +50,14 @@ def test_a_block_of_a_users_file_is_trained_beside_another_and_drawn(own_file, c
 def test_a_users_program_is_part_of_the_code_in_every_process(own_file, start):
     Path(own_file).write_text(
         f"{OWN}\ndef run():\n    from highway_lab.programs import main\n    main()\n\n"
-        "if __name__ == '__main__':\n    run()"
+        "if __name__ == '__main__':\n    run()",
+        "utf-8",
     )
     process = start(own_file, *SHORT, "--block", "own", "--seeds", "0,1", "--jobs", "2", "--out", "log.json")
     out, error = process.communicate(timeout=120)
     assert (process.returncode, error) == (0, "")
     assert out.endswith(f"log.json --import {own_file}\n")
-    log = json.loads(Path("log.json").read_text())
+    log = json.loads(Path("log.json").read_text("utf-8"))
     assert [run["environment"] for run in log["runs"]] == [None, None]
     cli.import_file(own_file)
     assert log["environment"]["code"] == environment().code
@@ -64,7 +65,7 @@ def test_a_users_program_is_part_of_the_code_in_every_process(own_file, start):
 
 @pytest.mark.slow
 def test_a_program_that_starts_in_each_process_is_refused_in_a_line(own_file, start):
-    Path(own_file).write_text("import sys\nfrom highway_lab.programs import main\nsys.exit(main())")
+    Path(own_file).write_text("import sys\nfrom highway_lab.programs import main\nsys.exit(main())", "utf-8")
     process = start(own_file, *SHORT, "--seeds", "0,1", "--jobs", "2")
     _, error = process.communicate(timeout=120)
     assert (process.returncode, error.count("\n")) == (2, 1), error
@@ -73,9 +74,9 @@ def test_a_program_that_starts_in_each_process_is_refused_in_a_line(own_file, st
 
 def test_a_users_file_and_what_it_imports_beside_it_are_part_of_the_code(own_file):
     codes = [environment().code]
-    Path(own_file).write_text(f"import math, beside\n{OWN}")
+    Path(own_file).write_text(f"import math, beside\n{OWN}", "utf-8")
     for text in ("", "A = 1", "A = 1  # a comment"):
-        Path("beside.py").write_text(text)
+        Path("beside.py").write_text(text, "utf-8")
         cli.import_file(own_file)
         codes.append(environment().code)
     assert len(set(codes)) == 3
@@ -104,7 +105,7 @@ def test_the_names_of_every_table_to_which_a_file_may_add_are_checked(config):
     ],
 )
 def test_a_file_that_adds_what_is_no_block_or_ends_python_is_refused(own_file, refused, no_training, line, found):
-    Path(own_file).write_text(OWN + line)
+    Path(own_file).write_text(OWN + line, "utf-8")
     error = refused(programs.main, [*SHORT, "--import", own_file])
     assert f"{own_file}: {'' if 'Exit' in found else 'BLOCKS: '}expected " in error
     assert f"found{':' * ('Exit' in found)} {found}" in error
@@ -126,7 +127,7 @@ def test_a_file_that_adds_what_is_no_block_or_ends_python_is_refused(own_file, r
 def test_a_file_that_cannot_be_imported_is_refused(workdir, refused, no_training, monkeypatch, name, text, message):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python's own __pycache__ of what it has imported
     if text:
-        Path(name).write_text(text)
+        Path(name).write_text(text, "utf-8")
     assert message in refused(programs.main, [*SHORT, "--import", name])
     assert {*files_below(workdir)} <= {name}
 
@@ -150,10 +151,10 @@ def test_every_command_states_its_version(capsys, main):
 
 
 def test_the_version_is_that_of_the_citation():
-    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
 
 
-MODULES = [path for path in ROOT.glob("*.py") if "__all__" in path.read_text()]
+MODULES = [path for path in ROOT.glob("*.py") if "__all__" in path.read_text("utf-8")]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
@@ -162,7 +163,9 @@ def test_public_names_exist_and_include_those_that_the_pages_import(module):
     assert all(hasattr(__import__(module.stem), name) for name in names)
     assert len(names) == len(set(names))
     for page in ("README.md", "CONTRIBUTING.md"):
-        for imported in re.findall(rf"^from {module.stem} import (.*)$", (ROOT / page).read_text(), re.MULTILINE):
+        for imported in re.findall(
+            rf"^from {module.stem} import (.*)$", (ROOT / page).read_text("utf-8"), re.MULTILINE
+        ):
             assert {*imported.split(", ")} - {"*"} <= {*names}, page
 
 
@@ -178,13 +181,15 @@ def test_a_module_that_is_reloaded_says_to_restart_the_kernel_and_stays_as_it_wa
 
 
 def test_the_package_names_the_versions_of_python_on_which_it_is_tested():
-    tested = re.search(r"python: (\[.*\])", (ROOT / ".github/workflows/tests.yml").read_text())[1]
-    named = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
+    tested = re.search(r"python: (\[.*\])", (ROOT / ".github/workflows/tests.yml").read_text("utf-8"))[1]
+    named = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text("utf-8"))
     assert ast.literal_eval(tested) == named
 
 
 def test_all_modules_that_are_installed_name_what_is_public():
-    (listed,) = re.findall(r"^py-modules = (\[.*?\])", (ROOT / "pyproject.toml").read_text(), re.DOTALL | re.MULTILINE)
+    (listed,) = re.findall(
+        r"^py-modules = (\[.*?\])", (ROOT / "pyproject.toml").read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
     assert {*ast.literal_eval(listed)} == {path.stem for path in MODULES}
 
 

@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
-from helpers import SOME_ENVIRONMENT, end, files_below, group_lives, limited_file_size, refused_with, wait_until
+from helpers import SOME_ENVIRONMENT, end, files_below, limited_file_size, refused_with, wait_until
 from tqdm import tqdm
 
 from highway_lab import Interrupted, jobs
 from highway_lab.cli import OneLineParser, run_cli
-from highway_lab.files import lock_log
+from highway_lab.files import is_running, lock_log
 from highway_lab.jobs import ResultFile, run_missing, sealed
 from highway_lab.logs import Result, environment
 
@@ -160,6 +160,7 @@ def test_somebody_elses_file_is_neither_cut_nor_forgotten(let_go, content, fresh
     assert SQUARES.read_bytes() == content
 
 
+@pytest.mark.symlinks
 def test_a_log_is_held_by_one_command_at_a_time_under_whatever_name(workdir):
     Path("link.json").symlink_to("log.json")
     with lock_log("log.json"):
@@ -244,7 +245,7 @@ def started() -> Iterator[int]:
     return (int(path.name.split("-")[1]) for path in Path().glob("started-*"))
 
 
-def pids_of(task: int) -> list[int]:
+def pids_of(task: int | str) -> list[int]:
     """The processes that started a task."""
     return [int(path.name.split("-")[2]) for path in Path().glob(f"started-{task}-*")]
 
@@ -273,29 +274,35 @@ def kill_parent(process: subprocess.Popen) -> None:
 def kill_worker(process: subprocess.Popen) -> None:
     (pid,) = pids_of(HELD)
     assert pid != process.pid
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pid, KILL)
 
 
 def press_ctrl_c(process: subprocess.Popen) -> None:
     os.killpg(process.pid, signal.SIGINT)
 
 
-ACCIDENTS = {  # what happens, in how many processes, the exit code, what the message gives as the reason
-    "the parent is killed": (kill_parent, 2, -signal.SIGKILL, None),
-    "a worker is killed": (kill_worker, 2, 1, "TerminatedWorkerError: .*"),
-    "Ctrl-C": (press_ctrl_c, 2, 130, "stopped by Ctrl-C"),
-}
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # which kills, on Windows
+ACCIDENTS = [  # what happens, the exit code, what the message gives as the reason
+    pytest.param(kill_parent, -KILL if os.name == "posix" else 1, None, id="the parent is killed"),
+    pytest.param(kill_worker, 1, "TerminatedWorkerError: .*", id="a worker is killed"),
+    pytest.param(press_ctrl_c, 130, "stopped by Ctrl-C", id="Ctrl-C", marks=pytest.mark.posix),
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("accident", ACCIDENTS)
-def test_what_is_finished_survives_and_is_not_repeated(accident, begin):
-    strike, jobs, code, reason = ACCIDENTS[accident]
+@pytest.mark.parametrize(("strike", "code", "reason"), ACCIDENTS)
+def test_what_is_finished_survives_and_nothing_else(strike, code, reason, begin, tmp_path, monkeypatch):
+    (scratch := tmp_path / "scratch").mkdir()
+    for name in ("TMPDIR", "TEMP"):
+        monkeypatch.setenv(name, str(scratch))
+    jobs = 2
     process = begin("--jobs", str(jobs), workers=jobs)
-    safe = SQUARES.read_bytes()
+    safe, workers = SQUARES.read_bytes(), pids_of("*")
+    assert [*scratch.iterdir()]
     strike(process)
     assert process.wait(timeout=60) == code
-    wait_until(lambda: not group_lives(process.pid), "the workers' end")
+    wait_until(lambda: not any(map(is_running, workers)), "the workers' end")
+    wait_until(lambda: not [*scratch.iterdir()], "the end of scratch folders")
     if reason:
         message = rf"\n{COMMAND}: interrupted: {reason}; "
         rest = rf"5 of 12 runs are safe in squares\.jsonl; to continue: {COMMAND} --jobs {jobs}\n"
@@ -347,7 +354,7 @@ def test_the_work_of_a_sole_worker_that_is_killed_is_tried_again(cluster, begin)
     client = begin("--scheduler", cluster[0], workers=1)
     (worker,) = pids_of(HELD)
     Path("go").touch()
-    os.kill(worker, signal.SIGKILL)
+    os.kill(worker, KILL)
     client.wait(timeout=60)
     assert len(SQUARES.read_bytes().splitlines()) == len(TASKS), client.stderr.read()
     assert square_all() == [made_here(task, task**2) for task in TASKS]

@@ -111,19 +111,19 @@ def f(x):
 def test_a_fingerprint_of_code_leaves_out_what_does_not_run(tmp_path, old, new, same):
     found = set()
     for text in (NET, NET.replace(old, new)):
-        (tmp_path / "net.py").write_text(text)
+        (tmp_path / "net.py").write_text(text, "utf-8")
         found.add(logs.fingerprint({"net": logs.parsed(tmp_path / "net.py")}))
     assert (len(found) == 1) == same
 
 
 def test_a_fingerprint_is_the_same_in_every_version_of_python(tmp_path):
     """3.12 has given functions a field more; from 3.13 on `ast.dump` leaves empty ones out."""
-    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "net.py").write_text(NET, "utf-8")
     assert logs.fingerprint({"net": logs.parsed(tmp_path / "net.py")}) == "e613c91dc89d"
 
 
 def test_code_is_parsed_by_one_thread_at_a_time_as_python_demands(tmp_path, monkeypatch):
-    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "net.py").write_text(NET, "utf-8")
     inside = []
 
     def parse(content: bytes) -> int:
@@ -141,7 +141,9 @@ def test_code_is_parsed_by_one_thread_at_a_time_as_python_demands(tmp_path, monk
 def test_the_code_of_a_run_has_the_helpers_in_packages(tmp_path, monkeypatch):
     for path in ("run.py", "pk/__init__.py", "pk/m.py", "pk/n.py"):
         (tmp_path / path).parent.mkdir(exist_ok=True)
-        (tmp_path / path).write_text({"run.py": "from pk.m import K", "pk/m.py": "from . import n"}.get(path, ""))
+        (tmp_path / path).write_text(
+            {"run.py": "from pk.m import K", "pk/m.py": "from . import n"}.get(path, ""), "utf-8"
+        )
     monkeypatch.setattr(logs, "imported", [str(tmp_path / "run.py")])
     assert {*logs.users_code()} == {"run", "pk/__init__", "pk/m", "pk/n"}
 
@@ -259,7 +261,7 @@ def test_what_is_no_log_at_all_is_refused(tmp_path, text):
 def old(tmp_path) -> Path:
     """A file that lay there before."""
     path = tmp_path / "run.json"
-    path.write_text("old")
+    path.write_text("old", "utf-8")
     return path
 
 
@@ -272,7 +274,7 @@ def test_writing_replaces_a_file_and_leaves_nothing_beside_it(old):
 def test_a_write_that_fails_halfway_leaves_the_old_file_alone(old, failure):
     def write_half():
         with atomic_write(old) as file:
-            file.write("half")
+            file.write(b"half")
             file.flush()
             raise failure
 
@@ -295,6 +297,7 @@ def assert_unwritable(path: Path, *parts: object) -> None:
         write(path, small_log())
 
 
+@pytest.mark.symlinks
 def test_a_link_stays_and_what_it_leads_to_is_replaced(old):
     link = old.parent / "link.json"
     for target in (old, old.parent / "new.json"):

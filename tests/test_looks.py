@@ -291,7 +291,7 @@ def test_a_missing_model_is_one_line_and_leaves_nothing_behind(name, workdir, re
 def test_a_users_net_writes_over_no_log_of_a_data_set_or_of_another_net(workdir, refused):
     job, model, logs = made_up.job(dataset="mnist"), Path("cifar-10.npz"), {"made-up.json", "made-up-cifar-10.json"}
     for content in ("one", "another"):
-        model.write_text(content)
+        model.write_text(content, "utf-8")
         logs.add(job.named_after(model).path.name)
     assert len(logs) == 4
     digits_net().save("a\nb.npz")
@@ -372,6 +372,7 @@ def test_gates_beyond_0_and_1_are_logged_and_drawn(own_folder):
 
 
 @pytest.mark.parametrize(("named", "place"), [([], "viz"), (["runs/lesions.json"], "viz/lesions")])
+@pytest.mark.symlinks
 def test_only_all_committed_logs_draw_over_the_picture_of_all(workdir, monkeypatch, named, place):
     drawn = {"a.png": lambda *logs: new_figure(f"{len(logs)} logs", 2)[0]}
     monkeypatch.setattr(lesions, "FIGURES", drawn)

@@ -63,6 +63,7 @@ def test_a_net_is_found_with_and_without_the_ending_that_numpy_adds(tmp_path, wr
     assert [DeepNet.load(tmp_path / of).config["block"] for of in (written, read)] == ["highway", "plain"]
 
 
+@pytest.mark.posix
 def test_a_file_that_is_written_again_keeps_its_mode(saved, tmp_path):
     log = tmp_path / "log.json"
     log.touch()
@@ -71,7 +72,7 @@ def test_a_file_that_is_written_again_keeps_its_mode(saved, tmp_path):
     dense().save(saved)
     with atomic_write(log) as file:
         assert [of.stat().st_mode & 0o777 for of in tmp_path.iterdir()] == [0o600] * 3  # while it is written, too
-        file.write("{}")
+        file.write(b"{}")
     assert [of.stat().st_mode & 0o777 for of in tmp_path.iterdir()] == [0o600] * 2
 
 

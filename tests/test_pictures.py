@@ -166,6 +166,7 @@ def test_pictures_lie_in_the_folder_of_their_log(workdir):
     assert set(files_below(workdir / "viz")) == drawn
 
 
+@pytest.mark.symlinks
 def test_only_the_committed_log_has_its_pictures_in_viz_by_whatever_path(workdir):
     Path("runs").mkdir()
     Path("elsewhere").mkdir()
@@ -441,13 +442,13 @@ def test_labels_of_lines_that_end_together_do_not_overlap(scale):
 
 def test_a_picture_that_cannot_be_drawn_leaves_all_of_them_as_they_were(workdir):
     write("run.json", made_up_log())
-    (workdir / "a.png").write_text("old, of a log with sha256 0")
+    (workdir / "a.png").write_text("old, of a log with sha256 0", "utf-8")
     whole, (broken, axes) = figures.new_figure("whole", 2)[0], figures.new_figure("broken", 2)
     axes.set_title("$\\nosuchcommand$")
     with refused_with("run.json: expected a log to make b.png of, found: ValueError", "nosuchcommand", "anew"):
         figures.save_all({Path("a.png"): lambda: whole, Path("b.png"): lambda: broken}, "run.json")
     assert set(files_below(workdir)) == {"a.png", "run.json"}
-    assert (workdir / "a.png").read_text() == "old, of a log with sha256 0"
+    assert (workdir / "a.png").read_text("utf-8") == "old, of a log with sha256 0"
 
 
 def test_a_page_is_saved_as_it_is_but_for_what_it_was_drawn_from(workdir):

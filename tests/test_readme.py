@@ -1,6 +1,5 @@
 """The main README: its code is the code, and its commands do what it says of them."""
 
-import os
 import re
 import shlex
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import ROOT
+from helpers import ROOT, child_environment
 from sklearn.datasets import load_iris
 
 from highway_networks import DeepNet
@@ -80,6 +79,7 @@ def test_three_lines_fit_and_score_and_one_looks_at_gates(capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.symlinks
 @pytest.mark.parametrize("start", ["python highway_networks.py --seed 0", "python highway_networks.py --block highway"])
 def test_commands_do_what_it_says(real_mnist, tmp_path, start):
     """Each block of commands in turn, as it stands but for fewer images and epochs where a net is trained."""
@@ -93,7 +93,7 @@ def test_commands_do_what_it_says(real_mnist, tmp_path, start):
         if command[1] == "conv_highway_networks.py":
             command += SMALLER
         if command[1:3] != ["-m", "pytest"]:
-            environment = os.environ | {"HIGHWAY_DATA_DIR": str(real_mnist), "PYTHONPATH": str(ROOT)}
+            environment = child_environment(HIGHWAY_DATA_DIR=str(real_mnist))
             words = [found for word in command[1:] for found in glob(word, root_dir=tmp_path) or [word]]  # as a shell
             done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True)
             assert done.returncode == 0, done.stderr.decode()

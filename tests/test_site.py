@@ -26,10 +26,10 @@ def test_the_site_has_pages_programs_notebooks_reference_and_article_and_loads_n
     pytest.importorskip("mkdocs", reason="needs the extra docs")
     words = ["build", "--strict", "--config-file", "docs/mkdocs.yml", "--site-dir", str(tmp_path)]
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", *words], cwd=ROOT, capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "mkdocs", *words], cwd=ROOT, capture_output=True, encoding="utf-8", timeout=300
     )
     assert done.returncode == 0, done.stderr
-    pages = {page.relative_to(tmp_path).as_posix(): page.read_text() for page in tmp_path.rglob("*.html")}
+    pages = {page.relative_to(tmp_path).as_posix(): page.read_text("utf-8") for page in tmp_path.rglob("*.html")}
     for page, words in {
         "index.html": "What we found",
         "highway_networks.py.html": "highway_backward",

@@ -51,7 +51,7 @@ every_form = pytest.mark.parametrize(("name", "study"), STUDY_OF.values(), ids=S
 PAGES = [
     page
     for page in (ROOT / "README.md", *(ROOT / "experiments").rglob("*.md"), ROOT / "benchmarks" / "README.md")
-    if "<!-- quoted from " in page.read_text()
+    if "<!-- quoted from " in page.read_text("utf-8")
 ]
 
 
@@ -89,7 +89,7 @@ def test_a_committed_log_holds_the_runs_that_its_study_asks_for(name):
 
 
 def page_of(name: str) -> str:
-    return next(text for text in (page.read_text() for page in PAGES) if f"quoted from {name}\n" in text)
+    return next(text for text in (page.read_text("utf-8") for page in PAGES) if f"quoted from {name}\n" in text)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def page_of(name: str) -> str:
 )
 def test_a_wrong_sentence_on_a_page_is_found(page, before, after, monkeypatch):
     monkeypatch.chdir(ROOT)
-    text = (ROOT / "experiments" / f"{page}.md").read_text()
+    text = (ROOT / "experiments" / f"{page}.md").read_text("utf-8")
     assert before in text
     wrong = text[: (at := text.index("<!-- quoted"))].replace(before, after, 1) + text[at:]
     assert errors(wrong, QUOTED)
@@ -116,6 +116,7 @@ def test_a_wrong_sentence_on_a_page_is_found(page, before, after, monkeypatch):
 
 @pytest.mark.slow
 @every_study
+@pytest.mark.symlinks
 def test_the_figures_of_a_committed_log_come_out_as_they_are(name, workdir):
     if not committed(name):
         pytest.skip("no log of this study is committed yet")

@@ -293,7 +293,7 @@ def test_a_log_gives_back_what_was_written(tmp_path):
 )
 def test_a_log_of_something_else_is_told_in_a_line(tmp_path, old, new, words):
     path = tmp_path / "log.json"
-    path.write_text(logs.dumps(log_of(complete(STUDY)[:3])).replace(old, new, 1))
+    path.write_text(logs.dumps(log_of(complete(STUDY)[:3])).replace(old, new, 1), "utf-8")
     with pytest.raises(InputError) as error:
         logs.read(path, SCHEMA, "make it anew")
     assert words in str(error.value)
@@ -393,11 +393,11 @@ def test_what_was_there_outlasts_a_fresh_start_that_is_refused(tiny, refused, mo
         tiny.contents.STUDY = replace(study, configure=configure)
         tiny = StudyExperiment(tiny.contents)
     if words[0] == "--foreign":
-        beside.write_text("mine")
+        beside.write_text("mine", "utf-8")
     with lock_log(LOG) if words[0] == "--locked" else nullcontext():
         assert found in refused(tiny.main, [*RUN, "--fresh", *(words if words[0] == "--scheduler" else [])])
     assert LOG.read_bytes() == before
-    assert not beside.exists() or beside.read_text() == "mine"
+    assert not beside.exists() or beside.read_text("utf-8") == "mine"
 
 
 def test_a_log_wins_over_what_a_kill_has_left_beside_it(tiny):
@@ -430,7 +430,7 @@ def test_runs_on_other_images_are_never_mixed(tiny, refused, small_mnist):
 
 
 def test_a_file_of_arms_may_not_be_named_as_a_log_ends(tiny, refused):
-    Path("digits.py").write_text(MY_ARM)
+    Path("digits.py").write_text(MY_ARM, "utf-8")
     error = refused(tiny.main, [*RUN, "--with", "digits.py"])
     assert "expected a name that no log of tiny ends with, found digits" in error
 
@@ -450,16 +450,19 @@ def test_a_file_of_arms_may_not_be_named_as_a_log_ends(tiny, refused):
     ],
 )
 def test_arms_that_make_no_net_are_told_in_a_line(tiny, my_arm, refused, arm, found):
-    my_arm.write_text(f"from experiments.study import Arm\nARMS = {arm}\n")
+    my_arm.write_text(f"from experiments.study import Arm\nARMS = {arm}\n", "utf-8")
     assert found in refused(tiny.main, [*RUN, "--with", "my_arm.py"])
     assert not Path("runs/tiny-digits-my_arm.json").exists()
 
 
 def test_numbers_of_numpy_are_pythons_in_a_log(tiny, my_arm):
-    my_arm.write_text("""import numpy as np
+    my_arm.write_text(
+        """import numpy as np
 from experiments.study import Arm
 ARMS = {"a": Arm({"block": "plain"}, {"lr": np.geomspace(0.001, 0.01, 2), "gate_bias": np.arange(2)})}
-""")
+""",
+        "utf-8",
+    )
     assert tiny.main([*RUN, "--with", "my_arm.py"]) == 0
     path = Path("runs/tiny-digits-my_arm.json")
     assert {run.setting for run in tiny.read(path).runs if not run.task.result} == {
@@ -549,7 +552,7 @@ def test_a_kind_of_net_of_ones_own_is_tuned_and_drawn_beside_ours(tiny, my_arm, 
     committed.write_bytes(ours.replace(b"experiments tiny", b"experiments large"))
     assert "expected a log of tiny, found one of 'python -m experiments large run" in refused(tiny.main, ["plot"])
     committed.write_bytes(ours)
-    Path("other.py").write_text("ARMS = {}")
+    Path("other.py").write_text("ARMS = {}", "utf-8")
     assert "expected ARMS = " in refused(tiny.main, [*run, "--with", "other.py"])
-    Path("taken.py").write_text(my_arm.read_text().replace('{"mine": Arm', '{"x": Arm'))
+    Path("taken.py").write_text(my_arm.read_text("utf-8").replace('{"mine": Arm', '{"x": Arm'), "utf-8")
     assert "expected names that no other arm has, found 'x'" in refused(tiny.main, [*run, "--with", "taken.py"])

@@ -421,7 +421,7 @@ def test_the_limit_on_threads_lasts_until_the_last_of_several_has_left():
         assert threads_now() == before
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+@pytest.mark.posix
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_process_that_forks_while_threads_predict_neither_waits_for_them_nor_keeps_their_limit():
     inside, locked, leave = threading.Event(), threading.Event(), threading.Event()

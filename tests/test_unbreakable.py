@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import ROOT, files_below, limited_file_size, refused_with, small_log
+from helpers import A_PIPE, ROOT, child_environment, files_below, limited_file_size, refused_with, small_log
 
 import conv_recipes as conv
 import highway_lab.files
@@ -34,19 +35,19 @@ MAIN = str(ROOT / "highway_networks.py")
 
 def shell(command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess:
     """A command line as a user types it."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)} | environment
-    words = command.replace("python", sys.executable, 1)
-    return subprocess.run(words, shell=True, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+    words, options = command.replace("python", sys.executable, 1), {"capture_output": True, "encoding": "utf-8"}
+    return subprocess.run(words, shell=True, cwd=cwd, env=child_environment(**environment), timeout=300, **options)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("redirected", "jobs"),
     [
-        *((where, 1) for where in (">&- 2>&- <&-", ">/dev/full", "| head -1", "2>/dev/full >&2")),
-        (">&- 2>&- <&-", 2),
+        *((where, jobs) for where, jobs in ((">&- 2>&- <&-", 1), ("| head -1", 1), (">&- 2>&- <&-", 2))),
+        *(pytest.param(where, 1, marks=pytest.mark.linux) for where in (">/dev/full", "2>/dev/full >&2")),
     ],
 )
+@pytest.mark.posix
 def test_a_log_is_saved_wherever_the_output_goes(tmp_path, redirected, jobs):
     shell(f"python {MAIN} {shlex.join(DIGITS)} --depth 1 --jobs {jobs} --out log.json {redirected}", tmp_path)
     assert len(logs.read(tmp_path / "log.json", logs.RunLog[hn.Config], "").runs) == 2
@@ -60,6 +61,7 @@ def test_a_bare_python_is_enough(tmp_path, words):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.posix
 def test_a_name_of_bytes_that_are_no_text_is_logged_readably_and_drawn(workdir):
     log = "a\udcff.json"
     assert programs.main([*DIGITS, "--depth", "1", "--out", log, "--tensorboard", "events\udcff"]) == 0
@@ -87,11 +89,11 @@ def test_a_net_whose_outputs_overflow_is_not_looked_into(workdir, digits):
 @pytest.mark.parametrize(
     ("make", "found"),
     [
-        *((os.mkfifo, "a device or a pipe"), (os.mkdir, "a directory")),
-        (lambda path: os.symlink("/dev/zero", path), "a device or a pipe"),
-        (lambda path: os.symlink(path, path), "a link that leads nowhere"),
+        A_PIPE,
+        pytest.param(os.mkdir, "a directory", id="folder"),
+        pytest.param(partial(os.symlink, "/dev/zero"), "a device or a pipe", id="device", marks=pytest.mark.posix),
+        pytest.param(lambda at: os.symlink(at, at), "a link that leads nowhere", id="loop", marks=pytest.mark.symlinks),
     ],
-    ids=["pipe", "folder", "device", "loop"],
 )
 @pytest.mark.parametrize("name", ["log.digits.jsonl", "log.json", "net.npz"])
 def test_what_is_no_file_in_the_place_of_one_is_refused(workdir, refused, no_training, make, found, name):
@@ -139,15 +141,15 @@ SPOILT = {
 @pytest.mark.parametrize("change", SPOILT.values(), ids=SPOILT)
 @pytest.mark.parametrize("main", [viz.main, gif.main])
 def test_a_log_that_cannot_be_drawn_is_refused(workdir, refused, main, change):
-    Path("log.json").write_text(json.dumps(spoilt_log(change)))
+    Path("log.json").write_text(json.dumps(spoilt_log(change)), "utf-8")
     assert "log.json: expected" in refused(main, ["log.json"])
     assert [*files_below(workdir)] == ["log.json"]
 
 
 @pytest.mark.parametrize("name", ["very_deep", "gate_maps"])
 def test_experiments_notice_before_training_that_runs_is_no_folder(workdir, refused, no_training, name):
-    Path("runs").write_text("")
-    assert f"runs/{name}-smoke.json" in refused(common.load(name).main, ["run", "--smoke"])
+    Path("runs").write_text("", "utf-8")
+    assert str(Path(f"runs/{name}-smoke.json")) in refused(common.load(name).main, ["run", "--smoke"])
 
 
 def test_runs_that_may_not_be_added_to_are_noticed_before_training(
@@ -207,19 +209,19 @@ def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, 
 
 
 def test_what_a_killed_writer_left_goes_with_the_next_writer(workdir):
-    ended = subprocess.Popen(["true"])
+    ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    Path(f".log.json.{ended.pid}-0123abcd").write_text("torn and longer")
+    Path(f".log.json.{ended.pid}-0123abcd").write_text("torn and longer", "utf-8")
     with highway_lab.files.atomic_write("log.json") as file:
-        file.write("whole")
+        file.write(b"whole")
     assert files_below(workdir) == {"log.json": b"whole"}
 
 
 def test_two_writers_of_a_file_do_not_meet(workdir):
     with highway_lab.files.atomic_write("log.json") as first:
-        first.write("whole")
+        first.write(b"whole")
         with suppress(ZeroDivisionError), highway_lab.files.atomic_write("log.json") as second:
-            second.write(f"half {1 / 0}")
+            second.write(bytes(1 // 0))
     assert files_below(workdir) == {"log.json": b"whole"}
 
 

@@ -24,7 +24,7 @@ LINES = Path("log.digits.jsonl")
 def test_each_epoch_is_a_line_until_the_log_is_finished(workdir, monkeypatch, old):
     """Each run is trained as ever; the lines are looked at before its next epoch."""
     if old:
-        Path("log.json").write_text(old)
+        Path("log.json").write_text(old, "utf-8")
     train_epoch, seen = Training._train_epoch, []
 
     def look_first(training):
@@ -32,7 +32,7 @@ def test_each_epoch_is_a_line_until_the_log_is_finished(workdir, monkeypatch, ol
         seen.append([(run.config.block, run.history.epoch[-1]) for run in log.runs])
         assert (log.finished, log.dataset.name) == (False, "digits")
         assert log.runs[-1].history == training.history
-        assert (Path("log.json").read_text() if Path("log.json").exists() else None) == old
+        assert (Path("log.json").read_text("utf-8") if Path("log.json").exists() else None) == old
         assert {path.name for path in workdir.iterdir()} - {"log.json"} == {LINES.name, ".log.json.lock"}
         return train_epoch(training)
 
@@ -121,9 +121,9 @@ def test_a_log_that_cannot_come_is_not_waited_for(workdir, refused, path):
 
 
 def test_a_log_that_is_caught_broken_is_an_error_if_it_stays_so(workdir, monkeypatch, capsys):
-    play(monkeypatch, lambda: Path("log.json").write_text("{"), finish)
+    play(monkeypatch, lambda: Path("log.json").write_text("{", "utf-8"), finish)
     assert said(capsys) == ["waiting for log.json", "drew 1 pictures in viz/log, finished"]
-    Path("log.json").write_text("{")
+    Path("log.json").write_text("{", "utf-8")
     with refused_with("log.json: expected a log of this version"):
         play(monkeypatch, nothing)
 

@@ -102,7 +102,7 @@ def run(job: ExperimentJob) -> None:
     committed = job.path == EXPERIMENT.log_path()
     file = models.NETS[job.dataset] if committed else Path("runs/checkpoints", f"{job.path.stem}.npz")
     budget = {"epochs": epochs, "n_train": len(data.train_x), "n_test": len(data.test_x)}
-    source = Source(str(file), None, replace(runs[0].config, lr=lr, **budget))
+    source = Source(file.as_posix(), None, replace(runs[0].config, lr=lr, **budget))
     net = models.describe(source, models.obtain(source, data), data)
     print(f"saved {file}")
     job.keep(runs=runs, margin=rounded(margin), lr=lr, epochs=epochs, net=net)

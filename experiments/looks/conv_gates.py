@@ -140,7 +140,7 @@ def run(job: ExperimentJob) -> None:
     drawn, images = data.test_x[first_of_each_class(data)], data.test_x[:IMAGES]
     _, score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
     job.keep(
-        file=str(model),
+        file=model.as_posix(),
         sha256=sha256_of(model),
         net=net.config,
         test_score=rounded(score),

@@ -135,13 +135,13 @@ def find_net(job: ExperimentJob) -> Source | None:
 def from_file(path: Path, data: Dataset) -> Source:
     """Return the source of a net in a file; raises InputError unless it is a highway net for these images."""
     load(path, data)
-    return Source(str(path), sha256_of(path), None)
+    return Source(path.as_posix(), sha256_of(path), None)
 
 
 def to_train(name: str, config: Config, seed: int, data: Dataset) -> Source:
     """Return the source of a net that is trained on all images; its file begins with `name`."""
     config = replace(config, seed=seed, n_train=len(data.train_x), n_test=len(data.test_x))
-    return Source(str(CHECKPOINTS / f"{name}-seed-{seed}.npz"), None, config)
+    return Source((CHECKPOINTS / f"{name}-seed-{seed}.npz").as_posix(), None, config)
 
 
 def from_training(name: str, job: ExperimentJob, *, epochs: int, seed: int) -> Source:

@@ -1,0 +1,112 @@
+"""What differs between systems: the order of paths, files that somebody holds, processes, shells, ends of lines."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from types import SimpleNamespace
+
+import pytest
+from helpers import ROOT, digits_net, files_below
+
+from highway_lab import programs
+from highway_lab.cli import quote
+from highway_lab.console import Unfailing
+from highway_lab.files import atomic_write, in_order, is_running, remove
+
+
+@pytest.mark.parametrize("kind", [PurePosixPath, PureWindowsPath])
+def test_files_are_in_one_order_on_every_system(kind):
+    names = ["B/a.png", "a/B.png", "a/a/c.png", "a/a.png", "a-b/c.png"]
+    assert in_order(map(kind, reversed(names))) == [*map(kind, names[:2]), *map(kind, names[2:])]
+
+
+def write(path: Path) -> None:
+    with atomic_write(path) as file:
+        file.write(b"new")
+
+
+@pytest.mark.parametrize(
+    ("function", "change", "left"),
+    [("replace", write, True), ("replace", digits_net().save, True), ("unlink", remove, False)],
+    ids=["log", "net", "removed"],
+)
+def test_a_file_that_somebody_holds_for_a_moment_is_waited_for(workdir, monkeypatch, function, change, left):
+    """As a virus scanner does on Windows."""
+    Path("file").write_bytes(b"old")
+    held, plain = [None] * 3, getattr(os, function)
+
+    def refuse(*paths, **options):
+        if held and Path("file") in map(Path, map(os.path.relpath, paths)):
+            raise PermissionError(errno.EACCES, held.pop())
+        plain(*paths, **options)
+
+    monkeypatch.setattr(os, function, refuse)
+    change(Path("file"))
+    assert held == []
+    assert [*files_below(workdir)] == ["file"] * left
+    assert files_below(workdir).get("file") != b"old"
+
+
+WINDOWS = {  # what Windows says of a process, and whether it runs
+    "it runs": (258, True),
+    "it has ended": (0, False),
+    "another user's": (PermissionError(errno.EACCES, "Access is denied"), True),
+    "none": (OSError(errno.EINVAL, "The parameter is incorrect"), False),
+}
+
+
+@pytest.mark.parametrize("said", WINDOWS)
+def test_on_windows_a_process_is_asked_for_and_not_killed(monkeypatch, said):
+    found, expected = WINDOWS[said]
+    closed = []
+
+    def wait(handle, milliseconds):
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    winapi = SimpleNamespace(SYNCHRONIZE=1, WAIT_TIMEOUT=258, OpenProcess=lambda *_: 7, CloseHandle=closed.append)
+    monkeypatch.setitem(sys.modules, "_winapi", winapi)
+    winapi.WaitForSingleObject = wait
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("killed"))
+    assert is_running(1) is expected
+    assert closed == [7]
+
+
+@pytest.mark.parametrize(("system", "quoted"), [("linux", r"'my runs\a.json'"), ("win32", r'"my runs\a.json"')])
+def test_commands_are_quoted_for_the_shell_that_is_there(monkeypatch, system, quoted):
+    monkeypatch.setattr(sys, "platform", system)
+    assert quote(r"my runs\a.json") == quoted
+    assert quote("a.json") == "a.json"
+
+
+def test_a_program_on_another_drive_is_named_in_full(monkeypatch):
+    def no_way(path):
+        raise ValueError("path is on mount 'D:', start on mount 'C:'")
+
+    monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(__file__="/elsewhere/mine.py"))
+    monkeypatch.setattr(os.path, "relpath", no_way)
+    assert Path(programs.COMMAND.users_program()) == Path("/elsewhere/mine.py")
+
+
+def test_a_reader_who_has_read_enough_is_no_error_whatever_a_system_calls_it(capfd):
+    for number in (errno.EPIPE, errno.EINVAL, errno.ENOSPC):
+        with open(os.devnull, "w", encoding="utf-8") as stream:
+            output = Unfailing(stream, "output")
+            output._try(lambda number=number: (_ for _ in ()).throw(OSError(number, "lost")))
+        assert output.failed
+    assert capfd.readouterr().err == "output is lost from here on: lost\n"
+
+
+def test_a_clone_has_the_same_bytes_on_every_system():
+    """Digests of logs, and pictures, are of bytes; git on Windows may turn the ends of lines."""
+    words = ["git", "-c", "core.autocrlf=true", "ls-files", "--eol"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, encoding="utf-8")
+    if done.returncode:
+        pytest.skip("needs a checkout of git")
+    for line in done.stdout.splitlines():
+        stored, _, attribute, *rest = line.split()
+        assert (stored, attribute) == ("i/-text", "attr/-text") or (stored != "i/crlf" and "eol=lf" in rest), line

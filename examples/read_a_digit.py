@@ -22,13 +22,23 @@ NET = Path(highway_networks.__file__).parent / "models" / "highway-50.npz"
 net = DeepNet.load(NET)
 
 
-# %% The form of MNIST's digits. Ink is what differs from the paper, whose colour most of the border has. We cut it out,
-# scale it until its longer side has 20 pixels, and move it until its centre of mass is in pixel (14, 14) of (28, 28).
+# %% The form of MNIST's digits. Ink is what differs from the paper, whose colour most of the picture has: a smooth one,
+# as light may come from a side. We cut out the ink, scale it until its longer side has 20 pixels, and move it until its
+# centre of mass is in pixel (14, 14) of (28, 28).
 def as_mnist(picture):
     """Return a picture (channels, rows, columns), 0 to 255, as an image (28, 28); raises InputError for one colour."""
-    border = np.ones(picture.shape[1:], bool)
-    border[1:-1, 1:-1] = False
-    ink = abs(picture - np.median(picture[:, border], axis=1)[:, None, None]).max(axis=0)
+    size = [round(max(side * min(256 / max(picture.shape[1:]), 1), 1)) for side in picture.shape[:0:-1]]
+    pixels = np.stack([Image.fromarray(channel).resize(size, Image.Resampling.BOX) for channel in picture]).astype(
+        float
+    )
+    row, column = np.indices(pixels.shape[1:]) / max(size)
+    surface = np.stack([row**0, row, column, row**2, row * column, column**2])
+    paper = np.median(pixels, axis=(1, 2), keepdims=True)
+    for _ in range(10):  # fit to the half of the pixels that the last fit missed least
+        off = abs(pixels - paper).max(axis=0)
+        near = off <= np.median(off)
+        paper = np.tensordot(np.linalg.lstsq(surface[:, near].T, pixels[:, near].T)[0].T, surface, 1)
+    ink = abs(pixels - paper).max(axis=0)
     if ink.max() < 32:
         raise InputError("picture: expected a digit, found nothing but paper; choose another")
     ink[ink < 0.3 * ink.max()] = 0  # shadows, and what compression has left

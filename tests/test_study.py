@@ -373,7 +373,7 @@ def test_a_study_is_trained_resumed_and_drawn(tiny, monkeypatch, capsys):
     assert "drew viz/digits/tiny.png" in shown
     assert tiny.main(["table", str(LOG)]) == 0
     table = capsys.readouterr().out.splitlines()
-    assert table[0].startswith("arm,hidden,depth,result,lr,chosen_by,epochs,seed,n_trained,diverged,clipped,train_loss,")
+    assert table[0].startswith("arm,hidden,depth,result,lr,chosen_by,epochs,seed,n_trained,diverged,clipped,")
     assert len(table) == 9
     assert tiny.main([*RUN, "--fresh"]) == 0
     assert len(trained) == 16

@@ -17,7 +17,7 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -345,9 +345,9 @@ class StudyExperiment(Experiment):
             print(f"drew {path}")
 
     def print_table(self, arguments: argparse.Namespace) -> None:
-        """Print all runs of a log as CSV: cell, setting, seed, and what was measured."""
+        """Print all runs of a log as CSV: cell, setting, by which criteria that was chosen, seed, what was measured."""
         results, _ = self.load(arguments)
-        rows = [row_of(of.study, run) for of in results.values() for run in of.runs]
+        rows = [row for of in results.values() for row in rows_of(of)]
         writer = csv.DictWriter(sys.stdout, [*dict.fromkeys(name for row in rows for name in row)], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
@@ -435,17 +435,21 @@ def setting_of(study: Study, run: StudyRun) -> dict[str, Any]:
     return dict(zip(names, run.setting, strict=True)) if len(names) == len(run.setting) else {"setting": run.setting}
 
 
-def row_of(study: Study, run: StudyRun) -> dict[str, Any]:
-    """Return the cells of a run's row in a table."""
-    measured = {name: value for name, value in vars(run.measured).items() if isinstance(value, int | float)}
-    return {
-        **asdict(run.cell),
-        "result": run.task.result,
-        **setting_of(study, run),
-        "epochs": run.config.epochs,
-        "seed": run.config.seed,
-        "n_trained": run.n_trained,
-        "diverged": run.diverged,
-        **measured,
-        "commit": run.environment and run.environment.commit,
-    }
+def rows_of(results: Results) -> Iterator[dict[str, Any]]:
+    """Yield the cells of each run's row in a table, the criteria that have chosen its setting among them."""
+    study = results.study
+    chosen = {(cell, name): results.chosen(cell, name) for cell in study.cells for name in study.criteria}
+    for run in results.runs:
+        measured = {name: value for name, value in vars(run.measured).items() if isinstance(value, int | float)}
+        yield {
+            **asdict(run.cell),
+            "result": run.task.result,
+            **setting_of(study, run),
+            "chosen_by": " and ".join(of for of in study.criteria if chosen.get((run.cell, of)) == run.setting),
+            "epochs": run.config.epochs,
+            "seed": run.config.seed,
+            "n_trained": run.n_trained,
+            "diverged": run.diverged,
+            **measured,
+            "commit": run.environment and run.environment.commit,
+        }

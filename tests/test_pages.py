@@ -28,6 +28,15 @@ def test_a_page_asks_answers_and_says_how_sure_that_is_and_how_to_repeat_it(page
     assert asked == PARTS * max(1, len(asked) // len(PARTS))  # once a question
 
 
+def test_pages_name_every_log_and_one_wherever_they_say_how_to_repeat_it(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    shown = [text.partition("<!-- quoted")[0] for page, text in PAGES.items() if page.parent.name]
+    parts = [part for text in shown for part in re.findall(r"(?ms)^##+ Repeat it$(.*?)(?=^#|\Z)", text)]
+    assert [part for part in parts if ".json" not in part] == []
+    named = {name for text in shown for name in re.findall(r"[\w-]+\.json", text)}
+    assert {log.name for log in pages.logs()} - named == set()
+
+
 @pytest.mark.parametrize("page", pages.pages(), ids=str)
 def test_a_page_quotes_its_numbers_rightly_and_forgets_none(page, monkeypatch):
     monkeypatch.chdir(ROOT)

@@ -8,6 +8,7 @@ import zlib
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 
@@ -300,6 +301,16 @@ def test_a_log_of_something_else_is_told_in_a_line(tmp_path, old, new, words):
     assert "\n" not in str(error.value)
 
 
+def test_a_table_says_by_which_criterion_a_setting_was_chosen():
+    results = whole(STUDY)
+    rows = [row for row in study_command.rows_of(results) if row["result"]]
+    assert {row["chosen_by"] for row in rows} <= {"a", "b", "a and b"}
+    for cell, criterion in product(CELLS, CRITERIA):
+        of = [row["seed"] for row in rows if row["arm"] == cell.arm and criterion in row["chosen_by"].split()]
+        assert of == [run.config.seed for run in results.scored(cell, criterion)] == [*range(4)]
+    assert len(rows) > 8, "else both criteria have chosen alike"
+
+
 # --------------------------------------------------------------------------------------- the command
 
 
@@ -362,7 +373,7 @@ def test_a_study_is_trained_resumed_and_drawn(tiny, monkeypatch, capsys):
     assert "drew viz/digits/tiny.png" in shown
     assert tiny.main(["table", str(LOG)]) == 0
     table = capsys.readouterr().out.splitlines()
-    assert table[0].startswith("arm,hidden,depth,result,lr,epochs,seed,n_trained,diverged,clipped,train_loss,")
+    assert table[0].startswith("arm,hidden,depth,result,lr,chosen_by,epochs,seed,n_trained,diverged,clipped,")
     assert len(table) == 9
     assert tiny.main([*RUN, "--fresh"]) == 0
     assert len(trained) == 16
@@ -541,7 +552,7 @@ def test_a_kind_of_net_of_ones_own_is_tuned_and_drawn_beside_ours(tiny, my_arm, 
     assert {of.cell for of in tiny.read(own).runs} == {Cell("mine", 4, 2)}
     assert tiny.main(["table", str(own)]) == 0, "without the file that has the arm"
     header, first, *_ = capsys.readouterr().out.splitlines()
-    assert header.startswith("arm,hidden,depth,result,setting,epochs")
+    assert header.startswith("arm,hidden,depth,result,setting,chosen_by,epochs")
     assert first.startswith("mine,4,2,,")
     for words in ([], [str(own)]):
         assert tiny.main(["table", *words, "--with", "my_arm.py"]) == 0

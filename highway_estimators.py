@@ -33,7 +33,6 @@ import json
 import math
 import os
 import pickle
-import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -83,6 +82,7 @@ from highway_networks import (
     as_python,
     as_targets,
     check_array,
+    check_no_times,
     expected_instead,
     fill,
     hyperparameter,
@@ -584,8 +584,8 @@ class DenseEstimator(HighwayEstimator):
         """Return X (n, d_in), with y if it is given, as scikit-learn's `validate_data` does."""
         try:
             return validate_data(self, X, *y, accept_sparse="csr", **({"multi_output": True} if y else {}), **how)
-        except ValueError as error:
-            if "could not convert string" in str(error) or "Input X contains" in str(error):
+        except (TypeError, ValueError) as error:
+            if hasattr(X, "columns") or "could not convert string" in str(error) or "Input X contains" in str(error):
                 check_columns(X)
             raise
 
@@ -662,17 +662,6 @@ def predict_in_parts(net: Any, X) -> np.ndarray:
     """Return a net's outputs (n, K) for samples X (n, ...), preprocessed a part at a time: pixels may be bytes."""
     with one_thread():
         return np.concatenate([net.predict(net.preprocess(X[rows])) for rows in gen_batches(X.shape[0], ROWS)])
-
-
-def check_no_times(name: str, values: Any) -> None:
-    """Raise ValueError for dates and times, which scikit-learn's validation turns into numbers of any unit."""
-    if hasattr(values, "columns"):  # a frame of any library
-        types = values.dtypes if hasattr(values, "dtypes") else values.schema.types
-    else:
-        types = [np.asarray(values).dtype]
-    for found in map(str, {*types}):
-        if re.match("date|time|duration|period|>m", found, re.IGNORECASE):
-            raise ValueError(f"{name}: expected numbers, found {found}; subtract a date and divide by a unit of time")
 
 
 def check_columns(X: Any) -> None:

@@ -50,6 +50,7 @@ if "DeepNet" in globals():  # its classes and blocks would be others than those 
     raise ImportError("highway_networks: expected to be imported once, found a reload; restart the kernel")
 
 import gzip
+import io
 import json
 import lzma
 import math
@@ -341,6 +342,12 @@ class InputError(ValueError):
     """A file or an option that the user gave cannot be used; the message is one line and names the remedy."""
 
 
+def reason_of(error: BaseException) -> str:
+    """Return what an error says, as one line of at most 300 characters: it may quote a whole foreign file."""
+    words = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(words[:3_000].split())[:300]
+
+
 class ArgumentError(InputError):
     """An argument that cannot be used. The message has arguments in backticks, which a command shows as its flags."""
 
@@ -405,9 +412,13 @@ class DeepArchitecture(Architecture):
 
 
 class Net:
-    """Base class of all nets: configuration, parameters, training step, saving."""
+    """Base class of all nets: configuration, parameters, training step, saving.
+
+    classes    the class of each output, in order, of a net that was trained on others than 0..K-1
+    """
 
     params: Tensors
+    classes: tuple[Any, ...] = ()
     depth: int
     workspace: Callable[..., Any]
     new_parameters: Callable[..., Tensors]
@@ -461,7 +472,14 @@ class Net:
                 tensor[...] = sign * self.config["gate_bias"] if sign else 0  # a product with 0 would be −0
 
     def take(self, net: "Net") -> None:
-        """Take the parameters and buffers of a net of the same architecture; raises InputError for another."""
+        """Take the parameters and buffers of a net of the same classes and architecture; raises InputError for another.
+
+        INITIAL hyperparameters may differ.
+        """
+        if isinstance(net, Net) and tuple(net.classes) != self.classes:
+            expected, found = ([*(of.classes or range(of.config["d_out"]))] for of in (self, net))
+            remedy = "relabel the data, state its classes, or set net.classes to what it is to learn"
+            raise InputError(f"net: expected one of the classes {expected!s:.60}, found one of {found!s:.60}; {remedy}")
         fixed = {name: value for name, value in self.config.items() if name not in INITIAL}
         if not isinstance(net, Net) or any(net.config.get(name) != value for name, value in fixed.items()):
             raise InputError(f"net: expected {self}, found {net!s:.200}; give the configuration of that net")
@@ -487,8 +505,9 @@ class Net:
         return {**self.params, **self.buffers}
 
     def packed(self) -> dict[str, Any]:
-        """Return the arrays of a file that holds the net: tensors, format and configuration."""
-        return {"format": np.array(FORMAT), "config": np.array(json.dumps(self.config)), **self.tensors()}
+        """Return the arrays of a file that holds the net: tensors, format, configuration, classes."""
+        classes = {"classes": np.array(json.dumps(self.classes, default=str))} if self.classes else {}
+        return {"format": np.array(FORMAT), "config": np.array(json.dumps(self.config)), **classes, **self.tensors()}
 
     @classmethod
     def unpacked(cls, arrays: dict[str, np.ndarray]) -> Self:
@@ -496,6 +515,9 @@ class Net:
         if (version := int(arrays.pop("format", 1))) != FORMAT:
             raise ValueError(f"format {version}, not {FORMAT}: its weights are not laid out as W @ x")
         net = cls(**json.loads(str(arrays.pop("config"))), rng=None)  # takes no memory yet for what that claims
+        net.classes = tuple(json.loads(str(arrays.pop("classes", "[]"))))
+        if len(net.classes) not in (0, net.config["d_out"]):
+            raise ValueError(f"{len(net.classes)} classes for {net.config['d_out']} outputs")
         fill(net.tensors(), arrays)
         return net
 
@@ -522,9 +544,9 @@ class Net:
             with open(saved_place(path), "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
                 return cls.unpacked(dict(arrays))
         except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
-            reason = " ".join(str(getattr(error, "strerror", None) or error).split())
             ending = "" if isinstance(error, InputError) else "; choose another"
-            raise InputError(f"{path}: expected what {cls.__name__}.save wrote, found: {reason}{ending}") from error
+            found = f"expected what {cls.__name__}.save wrote, found: {reason_of(error)}{ending}"
+            raise InputError(f"{path}: {found}") from error
 
     def __reduce__(self) -> tuple:
         """Return what a copy or a pickle is made by: each tensor once, though there are many views of it."""
@@ -963,6 +985,9 @@ class Training:
 
     def __init__(self, config: TrainingConfig, data: Any, net: Net | None = None):
         """Draw subset and weights from the config's seed, or take those of `net`; raises InputError for misfits."""
+        if not isinstance(config, TrainingConfig):
+            found = f"expected a configuration first, found {config!s:.40}"
+            raise InputError(f"config: {found}; write train(Config(), data)")
         subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
         self.loss, data = LOSSES[config.loss], as_dataset(data, config.loss)
         self.config = config = fitted(config, data)
@@ -974,6 +999,7 @@ class Training:
         rest = rest[: config.n_validation]
         self.validation = data.train_x[rest], data.train_y[rest]
         self.net: Any = config.new_net(self.data, weight_rng)
+        self.net.classes = self.data.classes
         if net is not None:
             self.net.take(net)
         self.optimizer = OPTIMIZERS[config.optimizer](self.net.params, config)
@@ -1036,7 +1062,7 @@ class Training:
     def run(self) -> "Run":
         """Return the record so far, and the net as `net`."""
         measured = self.loss.metric, self.diverged, self.history, self.gate_means or None
-        return Run(self.config, self.net.params.flat.size, *measured, self.net, self.data.classes)
+        return Run(self.config, self.net.params.flat.size, *measured, self.net, self.net.classes)
 
 
 # ----------------------------------------------------------------------------------------- the record
@@ -1219,9 +1245,16 @@ def check(name: str, value: Any, kind: Any, rule: Rule | None) -> None:
 
 @cache
 def types_of(config: type) -> dict[Field, Any]:
-    """Return the fields of a dataclass with their types, also where its file makes texts of annotations."""
-    types = get_type_hints(config)
-    return {of: types[of.name] for of in fields(config)}
+    """Return the fields of a dataclass with their types, also where its file makes texts of annotations.
+
+    A type that cannot be found, as those that only type checkers import, is that of the default.
+    """
+    types: dict[str, Any] = {}
+    for of in fields(config):
+        alone = type(config.__name__, (), {"__annotations__": {of.name: of.type}, "__module__": config.__module__})
+        with suppress(Exception):  # whatever a user's annotation raises
+            types |= get_type_hints(alone)
+    return {of: types.get(of.name, type(of.default)) for of in fields(config)}
 
 
 def check_hyperparameters(config: Any) -> None:
@@ -1275,8 +1308,19 @@ def column_name(x: Any, j: int) -> str:
     return f"column {j}" if names is None else f"column {names[j]!r:.60}"
 
 
+def check_no_times(name: str, x: Any) -> None:
+    """Raise InputError for dates and times, which libraries turn into numbers of any unit."""
+    framed = hasattr(x, "columns")
+    types = (x.dtypes if hasattr(x, "dtypes") else x.schema.types) if framed else [np.asarray(x).dtype]
+    for j, found in enumerate(map(str, types)):
+        if found.lower().startswith(("date", "time", "duration", "period", ">m")):
+            found += f" in {column_name(x, j)}" * framed
+            raise InputError(f"{name}: expected numbers, found {found}; subtract a date and divide by a unit of time")
+
+
 def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
     """Return an array, or a sparse matrix that has rows; raises InputError for other kinds: texts, dates, masked."""
+    check_no_times(name, x)
     array = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
     found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}"
     if array.dtype == object:  # such as a data frame, with columns of several kinds
@@ -1285,7 +1329,7 @@ def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
             place = tuple(others[0])
             found = f"{array[place]!r:.40}" + (f" in {column_name(x, place[1])}" if array.ndim == 2 else "")
         else:
-            array = np.array(array.tolist())
+            array, found = np.array(array.tolist()), "numbers of more than 64 bits"
     if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds:
         raise InputError(f"{name}: expected an array of numbers, found {found}; convert it, or fill in what is missing")
     return array
@@ -1318,7 +1362,9 @@ def check_array(
     name: str, x: Any, shape: tuple[int, ...], least: float = -math.inf, most: float = math.inf, given: Any = None
 ) -> None:
     """Raise InputError unless an array, `given` as such, has a shape and finite numbers between two bounds."""
-    low, high = (float(x.min()), float(x.max())) if math.prod(x.shape) else (math.nan, math.nan)
+    if not math.prod(x.shape):
+        raise InputError(f"{name}: expected numbers, found none, in the shape {x.shape}; pass some")
+    low, high = float(x.min()), float(x.max())
     if x.shape == shape and math.isfinite(high - low) and least <= low and high <= most:
         return
     found = f"from {low:g} to {high:g}" if math.isfinite(high - low) else "with NaN or infinity"
@@ -1338,7 +1384,10 @@ def as_targets(name: str, y: Any, kind: str) -> np.ndarray:
         others = [of for of in listed.flat if not isinstance(of, str)]
         if 0 < len(others) < listed.size:
             found = f"expected texts only, or numbers only, found texts and {others[0]!r:.40}"
-            raise InputError(f"{name}: {found}; leave out the samples without a class")
+            raise InputError(f"{name}: {found}; leave out the samples without a class, and convert the others to texts")
+        if others and isinstance(others[0], bytes):
+            found = f"expected classes as integers or texts, found {others[0]!r:.40}"
+            raise InputError(f"{name}: {found}; pass np.char.decode(np.array({name}, bytes))")
         if not others and listed.shape[1:] in ((), (1,)):
             return listed.ravel()
     array = dense(as_numbers(name, y))
@@ -1355,6 +1404,9 @@ def as_targets(name: str, y: Any, kind: str) -> np.ndarray:
         elif array.ndim == 1 and (array == np.round(array)).all():
             remedy = f"pass np.array({name}, int)"
         raise InputError(f"{name}: expected classes (n,) as integers or texts, found {found}; {remedy}")
+    if array.dtype.kind == "u" and array.max(initial=0) > LARGEST[int]:
+        found = f"expected classes as texts, or up to {LARGEST[int]}, found {array.max()}"
+        raise InputError(f"{name}: {found}; pass np.array({name}, str)")
     return array
 
 
@@ -1377,6 +1429,10 @@ def as_dataset(data: Any, loss: str) -> Dataset:
     if not classes and "f" not in (y.dtype.kind for y in targets):
         found = f"{loss} for targets of {targets[0].dtype} {targets[0].shape}"
         raise ArgumentError(f"`loss`: expected a loss of classes, found {found}; choose another, or convert to floats")
+    for name, y in zip(("train_y", "test_y"), targets, strict=True):
+        if not classes and y.ndim == 1:
+            found = f"expected numbers of shape {(len(y), 1)}, found {y.shape}"
+            raise InputError(f"{name}: {found}; pass np.reshape({name}, (-1, 1))")
     pixels = [x.dtype == np.uint8 for x in (train_x, test_x)]
     for name, of, there in (("test_x", "pixels (uint8)", pixels), ("test_y", "texts", texts)):
         if len({*there}) > 1:
@@ -1408,7 +1464,10 @@ def as_dataset(data: Any, loss: str) -> Dataset:
     if (weights := data.train_weights) is not None:
         weights = as_numbers("train_weights", weights)
         check_array("train_weights", weights, train_x.shape[:1], 0)
-    return Dataset(train_x, train_y, test_x, test_y, outputs, data.test_set, weights, data.classes)
+        if not weights.any():
+            raise InputError("train_weights: expected a weight above 0, found 0 for all; leave them out to weigh alike")
+    named = tuple(map(as_python, data.classes))
+    return Dataset(train_x, train_y, test_x, test_y, outputs, data.test_set, weights, named)
 
 
 def fitted(config: Any, data: Dataset) -> Any:
@@ -1468,6 +1527,21 @@ def saved_place(path: str | os.PathLike) -> Path:
     return other if other.is_file() and not place.exists() else place
 
 
+DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)  # what `uncompressed` raises for a damaged file
+MOST_EXPANSION = 2**14  # times its bytes, that any such file expands to
+
+
+def uncompressed(content: bytes, suffix: str, most: int) -> bytes:
+    """Return the content of a file named .gz or .xz, uncompressed, of any other as it is.
+
+    Of one that expands to more than `most` bytes, return one byte more than these: a small file may fill the memory.
+    """
+    if suffix not in (".gz", ".xz"):
+        return content
+    with (gzip.open if suffix == ".gz" else lzma.open)(io.BytesIO(content)) as file:
+        return file.read(min(most, MOST_EXPANSION * len(content)) + 1)
+
+
 def read_idx(path: str | os.PathLike, payload: bytes | None = None) -> np.ndarray:
     """Read one idx file of unsigned bytes; one whose name ends in .gz or .xz is uncompressed first.
 
@@ -1477,15 +1551,16 @@ def read_idx(path: str | os.PathLike, payload: bytes | None = None) -> np.ndarra
     """
     path = as_path(path)
     try:
-        if payload is None:
-            payload = {".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)(path.read_bytes())
-        if payload[:3] != b"\0\0\x08" or not 1 <= payload[3] <= 4:
-            raise ValueError(f"a file that begins with {payload[:4].hex(' ') or 'nothing'}, not with 00 00 08")
-        start = 4 + 4 * payload[3]
-        shape = [int.from_bytes(payload[i : i + 4], "big") for i in range(4, start, 4)]
+        content, suffix = (path.read_bytes(), path.suffix) if payload is None else (payload, "")
+        head = uncompressed(content, suffix, 20)
+        if head[:3] != b"\0\0\x08" or not 1 <= head[3] <= 4:
+            raise ValueError(f"a file that begins with {head[:4].hex(' ') or 'nothing'}, not with 00 00 08")
+        start = 4 + 4 * head[3]
+        shape = [int.from_bytes(head[i : i + 4], "big") for i in range(4, start, 4)]
+        payload = uncompressed(content, suffix, start + math.prod(shape))
         return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
-    except (OSError, EOFError, IndexError, ValueError, zlib.error, lzma.LZMAError) as error:
-        found = f"expected an idx file of unsigned bytes, found: {getattr(error, 'strerror', None) or error}"
+    except (*DAMAGED, IndexError, ValueError) as error:
+        found = f"expected an idx file of unsigned bytes, found: {reason_of(error)}"
         raise InputError(f"{path}: {found}; put an intact copy there") from error
 
 

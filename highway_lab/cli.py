@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir
@@ -19,18 +19,11 @@ import highway_networks as core
 from highway_lab import Interrupted, __version__
 from highway_lab.console import unfailing_output
 from highway_lab.files import SCRATCH, check_suffix, printable, remove_left
-from highway_lab.logs import environment, imported
+from highway_lab.logs import TABLES, environment, imported
 from highway_networks import ArgumentError, InputError, as_path
 
-TABLES: dict[str, tuple[Mapping, Any]] = {  # to which a user's file may add: what they hold
-    "BLOCKS": (core.BLOCKS, core.Block),
-    "ACTIVATIONS": (core.ACTIVATIONS, core.Activation),
-    "LOSSES": (core.LOSSES, core.Loss),
-    "INITS": (core.INITS, Callable),
-    "OPTIMIZERS": (core.OPTIMIZERS, Callable),
-    "SCHEDULES": (core.SCHEDULES, Callable),
-}
-# In such a table: it becomes a part of the names of files, and of labels. --block both and --schedule 0.5 mean others.
+# Of an entry in TABLES: it becomes a part of the names of files, and of labels. --block both and --schedule 0.5 mean
+# others.
 NAME = re.compile(r"(?!(both|[\d.]+(e-\d+)?)$)\w[\w.+-]{0,39}")
 
 

@@ -30,11 +30,20 @@ from highway_lab.files import (
     make_place,
     printable,
     read_bytes,
-    reason_of,
     verified,
 )
 from highway_lab.nets import unpacked
-from highway_networks import DARK, TEST_IMAGES, ArgumentError, Dataset, InputError, as_path, find_file, read_idx
+from highway_networks import (
+    DARK,
+    TEST_IMAGES,
+    ArgumentError,
+    Dataset,
+    InputError,
+    as_path,
+    find_file,
+    read_idx,
+    reason_of,
+)
 
 CLASSES = 10
 DIGITS = "sklearn/datasets/data/digits.csv.gz"  # where scikit-learn is installed: its import takes over a second
@@ -185,9 +194,10 @@ def load_dataset(name: str, data_dir: str | os.PathLike | None = None, size: int
     if name not in ("auto", *DATASETS):
         if not as_path(name).is_dir():
             expected = f"auto, {', '.join(DATASETS)} or a folder of images"
+            there = as_path(name).exists()
             own = "for a table, see examples/table_in_a_pipeline.py"
-            remedy = own if as_path(name).is_file() else "choose one of these"
-            raise InputError(f"data set: expected {expected}, found {name!r}; {remedy}")
+            found, remedy = ("a file", own) if there else ("nothing", "choose one of these, or check the path")
+            raise InputError(f"data set: expected {expected}, found {found} at {name!r}; {remedy}")
         return load_folder(name, size)
     if size is not None:
         raise ArgumentError(f"`size`: expected only with a folder of images, found with {name}; leave it out")

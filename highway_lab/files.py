@@ -1,24 +1,21 @@
 """Files: read and verified, downloaded from mirrors, written as a whole, locked, and temporary ones removed."""
 
 import glob
-import gzip
 import hashlib
-import lzma
 import os
 import secrets
 import shutil
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, NamedTuple
 
-from highway_networks import InputError, as_path, find_file, patiently
+from highway_networks import DAMAGED, InputError, as_path, find_file, patiently, uncompressed
 
 MIRROR_SECONDS = 10.0  # a mirror that says nothing for so long is left for the next
-MAX_BYTES = 2**28  # of a file
+MAX_BYTES = 2**28  # of a file, and of what it expands to
 
 
 class Source(NamedTuple):
@@ -39,12 +36,6 @@ class DownloadError(InputError):
 def printable(text: str) -> str:
     """Return a text as one line: what cannot be printed, such as line breaks, is escaped as Python writes it."""
     return "".join(of if of.isprintable() else ascii(of)[1:-1] for of in text)
-
-
-def reason_of(error: Exception) -> str:
-    """Return what an error says, as one line of at most 300 characters: it may quote a whole foreign file."""
-    words = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return " ".join(words[:3_000].split())[:300]
 
 
 # ------------------------------------------------------------------------------------------- reading
@@ -83,8 +74,8 @@ def decompress(content: bytes, path: Path) -> bytes:
     Raises InputError for a damaged one.
     """
     try:
-        return {".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)(content)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        return uncompressed(content, path.suffix, MAX_BYTES)
+    except DAMAGED as error:
         raise damaged(path, f"an intact {path.suffix} file", f"a damaged one ({error})") from error
 
 
@@ -95,8 +86,11 @@ def damaged(path: Path, expected: object, found: object) -> InputError:
 
 
 def data_directory(data_dir: str | os.PathLike | None = None) -> Path:
-    """Return `data_dir`, else $HIGHWAY_DATA_DIR, else ~/.cache."""
-    return as_path(data_dir or os.environ.get("HIGHWAY_DATA_DIR") or "~/.cache")
+    """Return `data_dir`, else $HIGHWAY_DATA_DIR, else ~/.cache; raises InputError for a file that is no archive."""
+    root = as_path(data_dir or os.environ.get("HIGHWAY_DATA_DIR") or "~/.cache")
+    if root.is_file() and root.suffix != ".npz":
+        raise InputError(f"{root}: expected a data directory, found a file; name the folder that it lies in")
+    return root
 
 
 def verified(content: bytes, path: Path, name: str, source: Source) -> bytes:

@@ -27,9 +27,9 @@ from typing import Any, Generic, TypeVar
 from highway_lab import Interrupted, logs
 from highway_lab.cli import count, ignore_interrupts, import_file
 from highway_lab.console import count_of
-from highway_lab.files import atomic_write, content_of, make_place, reason_of, remove, scratch_folder
+from highway_lab.files import atomic_write, content_of, make_place, remove, scratch_folder
 from highway_lab.logs import Result, imported
-from highway_networks import InputError
+from highway_networks import InputError, reason_of
 
 LOSSES = (BrokenExecutor, CancelledError, OSError)  # of a worker or a scheduler, not defects of a task
 ATTEMPTS = 3  # at tasks that were lost with a cluster's worker

@@ -15,16 +15,22 @@ import os
 import platform
 import subprocess
 import sys
+import sysconfig
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
+from importlib.machinery import PathFinder
+from importlib.util import resolve_name
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any, Generic, Literal, Self, TypeVar
 
 import msgspec
 import numpy as np
 
+import highway_networks as core
 from highway_lab.datasets import DATASETS, is_dataset_name
 from highway_lab.fields import Count, NonEmpty, check_lengths
 from highway_lab.files import atomic_write, content_of
@@ -35,7 +41,17 @@ SCHEMA: Literal[1] = 1
 ROOT = Path(__file__).parent.parent
 DENSE = ("highway_networks", "highway_lab.slices")  # the modules that decide the bits of a run
 CONVOLUTIONAL = (*DENSE, "conv_highway_networks", "conv_recipes")
-OURS = (*CONVOLUTIONAL, "highway_lab", "highway_estimators", "experiments", "benchmarks")
+ABOVE = ("visualize_highway_networks", "highway_estimators", "highway_image_estimator", "experiments", "benchmarks")
+OURS = (*CONVOLUTIONAL, *ABOVE, "highway_lab")
+TABLES: dict[str, tuple[Mapping, Any]] = {  # to which a user's file may add: what they hold
+    "BLOCKS": (core.BLOCKS, core.Block),
+    "ACTIVATIONS": (core.ACTIVATIONS, core.Activation),
+    "LOSSES": (core.LOSSES, core.Loss),
+    "INITS": (core.INITS, Callable),
+    "OPTIMIZERS": (core.OPTIMIZERS, Callable),
+    "SCHEDULES": (core.SCHEDULES, Callable),
+}
+PYTHON = sysconfig.get_path("stdlib")
 imported: list[str] = []  # files of the user, by --import or as the program: part of the code
 LARGEST = 1e100  # magnitude of a number in a log: larger ones overflow in sums of squares
 MOST_VALUES = 2**23  # numbers, texts, lists and objects in a file: each takes up to a hundred times its bytes
@@ -261,7 +277,8 @@ def mathematics(of: Any) -> tuple[str, ...]:
     found = {kind.__module__ for kind in type(config).__mro__}
     block = getattr(BLOCKS.get(getattr(config, "block", "")), "forward", None)
     block = getattr(block, "func", block)  # of a partial function
-    own = {getattr(block, "__module__", "__main__")} - {"__main__", *CONVOLUTIONAL}  # the program is users' code
+    own = getattr(block, "__module__", "")
+    own = [own] * (own.partition(".")[0] in OURS and own not in CONVOLUTIONAL)  # others are users' code
     return (*(name for name in CONVOLUTIONAL if name in found or name in DENSE), *own)
 
 
@@ -313,44 +330,80 @@ def parsed(path: Path) -> ast.Module:
 
 
 def users_code() -> dict[str, ast.Module]:
-    """Parse the files that the user has imported, and the modules and packages beside them that they import."""
+    """Parse the user's files that were imported, or that a table has an entry of, and those that these are made of.
+
+    That is, the modules that a file names, and those that its modules, functions and classes come from.
+    """
     trees: dict[str, ast.Module] = {}
-    paths = [(path, path.parent) for path in map(Path.absolute, map(Path, imported))]
-    while paths:
-        path, root = paths.pop()
-        name = Path(os.path.relpath(path.with_suffix(""), root)).as_posix()
-        if name in trees or Path(name).parts[0] in OURS or not path.is_file():
+    entries = [of for table, _ in TABLES.values() for of in table.values()]
+    parts = [part for of in entries for part in (of if isinstance(of, tuple) else [of])]
+    spaces = [*map(_imported, imported), *(_origin(getattr(part, "func", part)) for part in parts)]  # of a partial
+    for space in spaces:
+        path, name = Path(space.get("__file__") or os.devnull), space.get("__name__", "__main__")
+        name = path.stem if name in ("__main__", "<run_path>") else name
+        installed = {"site-packages", "dist-packages"} & {*path.parts} or path.is_relative_to(PYTHON)
+        if name in trees or name.partition(".")[0] in OURS or installed or not path.is_file():
             continue
-        try:
+        with suppress(ImportError, SyntaxError, ValueError):  # of what cannot have been imported
             trees[name] = parsed(path)
-        except (SyntaxError, ValueError):  # it cannot have been imported
-            continue
-        for node in ast.walk(trees[name]):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                level, module = getattr(node, "level", 0), getattr(node, "module", None)
-                place = path.parents[level - 1] if level else root
-                for alias in node.names:
-                    module_path = place
-                    for part in f"{module}.{alias.name}".split(".") if module else alias.name.split("."):
-                        module_path /= part
-                        paths += [(of, root) for of in (module_path.with_suffix(".py"), module_path / "__init__.py")]
+            package = name if path.stem == "__init__" else name.rpartition(".")[0]
+            for node in ast.walk(trees[name]):
+                if isinstance(node, ast.Import | ast.ImportFrom):
+                    dots = "." * (getattr(node, "level", 0) if package else 0)
+                    base = resolve_name(dots + (getattr(node, "module", None) or ""), package)
+                    spaces += [of for alias in node.names for of in _modules(f"{base}.{alias.name}".strip("."))]
+            spaces += map(_origin, space.values())
     return trees
+
+
+def _imported(file: str) -> Mapping[str, Any]:
+    """Return the namespace of a file that the user has imported, or that is the program."""
+    path = os.path.realpath(file)
+    spaces = [vars(sys.modules[name]) for name in (Path(file).stem, "__main__") if name in sys.modules]
+    there = (space for space in spaces if os.path.realpath(space.get("__file__") or os.devnull) == path)
+    return next(there, {"__name__": Path(file).stem, "__file__": path})
+
+
+def _origin(value: Any) -> Mapping[str, Any]:
+    """Return the namespace from which a function or a class comes, a module's own, or what `runpy` gives."""
+    if isinstance(value, FunctionType):
+        return value.__globals__
+    value = sys.modules.get(value.__module__) if isinstance(value, type) else value
+    return vars(value) if isinstance(value, ModuleType) else value if isinstance(value, dict) else {}
+
+
+def _modules(name: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the namespaces of a module and of its packages, also of those that are not imported yet."""
+    path = None
+    for part in itertools.accumulate(name.split("."), "{}.{}".format):
+        if module := sys.modules.get(part):
+            yield vars(module)
+            path = getattr(module, "__path__", [])
+        elif spec := PathFinder.find_spec(part, path):
+            yield {"__name__": part, "__file__": spec.origin}
+            path = spec.submodule_search_locations or []
+        else:
+            return
 
 
 def fingerprint(trees: dict[str, ast.Module]) -> str:
     """Return twelve hexadecimal digits that identify code; comments, docstrings, layout and messages do not count.
 
-    Messages are the texts in raised errors and in arguments that are `help`; any other text may be mathematics.
+    Messages are the texts in raised errors, assertions, warnings, what is printed, and arguments that are `help`; any
+    other text may be mathematics.
     """
     for tree in trees.values():
         for node in ast.walk(tree):
-            messages: list[ast.AST] = []
+            messages: Sequence[ast.AST] = []
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
                 del node.body[0]
             elif isinstance(node, ast.Raise) or (isinstance(node, ast.keyword) and node.arg == "help"):
                 messages = [node]
-            elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "hyperparameter":
-                messages = [*node.args[1:2]]  # help, too
+            elif isinstance(node, ast.Assert) and node.msg:
+                messages = [node.msg]
+            elif isinstance(node, ast.Call):
+                function = getattr(node.func, "id", getattr(node.func, "attr", ""))
+                messages = node.args[1:2] if function == "hyperparameter" else [node] * (function in ("print", "warn"))
             for part in itertools.chain(*map(ast.walk, messages)):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
                     part.value = ""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from conv_highway_networks import Blocks
-from highway_lab.files import atomic_write, check_regular, reason_of
-from highway_networks import ADD_NAME, BLOCKS, DeepNet, InputError, saved_place
+from highway_lab.files import atomic_write, check_regular
+from highway_networks import ADD_NAME, BLOCKS, DeepNet, InputError, reason_of, saved_place
 
 LONGEST_TEXT = 2**24  # bytes, four a character, of an estimator's classes
 MOST_EXPANSION = 10  # times the bytes of the file; what is saved here is not compressed
@@ -30,14 +30,14 @@ def without(net: Any, blocks: Sequence[int]) -> Any:
     kept, kind = np.delete(np.arange(net.depth), blocks), type(net)
     if isinstance(net, DeepNet):
         copy, p = kind(**net.config | {"depth": len(kept)}, rng=None), net.params
-        copy.block = net.block  # its name may mean another by now
+        copy.block, copy.classes = net.block, net.classes  # its name may mean another by now
         for tensor, source in zip(copy.params.pieces, (p.input, p.blocks[kept], p.output), strict=True):
             tensor[...] = source
         return copy
     number, tensors = count(), net.tensors()
     there = [not isinstance(layer.stage, Blocks) or next(number) in kept for layer in net.layers]
     copy = kind(**net.config | {"stages": [layer.stage for layer in compress(net.layers, there)]}, rng=None)
-    copy.block = net.block
+    copy.block, copy.classes = net.block, net.classes
     with_weights = compress(there, (layer.branches for layer in net.layers))
     numbers = [l for l, stays in enumerate(with_weights, start=1) if stays]  # in `net`, of each layer of `copy`
     for name, tensor in copy.tensors().items():

@@ -104,5 +104,5 @@ class SlicedConvNet(InSlices, ConvNet):
 def in_slices(net: Any) -> Any:
     """Return a net with the same parameters that trains in slices."""
     sliced = (SlicedConvNet if isinstance(net, ConvNet) else SlicedNet)(**net.config, rng=None)
-    sliced.params, sliced.buffers = net.params, net.buffers
+    sliced.params, sliced.buffers, sliced.classes = net.params, net.buffers, net.classes
     return sliced

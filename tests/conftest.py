@@ -116,7 +116,7 @@ def imports_undone(workdir, monkeypatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "path", [*sys.path])
     blocks = dict(hn.BLOCKS)
     yield
-    for file in workdir.glob("*.py"):
+    for file in workdir.rglob("*.py"):
         sys.modules.pop(file.stem, None)
     logs.imported.clear()
     environment.cache_clear()

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import lzma
 import struct
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,7 @@ BAD_PAYLOADS = {
     "unknown type code": (header(3, 4, 4, type_code=0x0A) + PAYLOAD[16:], "00 00 0a 03"),
     "five dimensions": (header(3, 4, 4, 1, 1) + PAYLOAD[16:], "00 00 08 05"),
     "header cut short": (PAYLOAD[:14], "found: "),
-    "a dimension too small": (header(2, 4, 4) + PAYLOAD[16:], "of size 48 into shape"),
+    "a dimension too small": (header(2, 4, 4) + PAYLOAD[16:], "into shape (2,4,4)"),
     "huge dimensions": (header(*[2**32 - 1] * 3) + PAYLOAD[16:], "found: "),
     "payload one byte short": (PAYLOAD[:-1], "of size 47 into shape"),
     "payload one byte long": (PAYLOAD + b"\0", "of size 49 into shape"),
@@ -138,6 +139,21 @@ def test_a_spoilt_file_is_refused_and_left_alone(small_mnist, found, spoil):
     with refused_with(path, found):
         load_dataset("mnist", small_mnist)
     assert (files_below(small_mnist), path.lstat().st_mode) == (before, kind)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_a_small_file_that_expands_to_a_large_one_is_refused_and_does_not_fill_the_memory(
+    small_mnist, monkeypatch, suffix
+):
+    path = repack(small_mnist / "hinton-mnist" / TEST_LABELS, suffix)
+    path.write_bytes(COMPRESS[suffix](PAYLOAD + bytes(30_000_000)))
+    monkeypatch.setattr("highway_lab.files.MAX_BYTES", 1_000_000)
+    for read, of in ((hn.read_idx, path), (load_dataset, "mnist")):
+        tracemalloc.start()
+        with refused_with(path):
+            read(of, *[small_mnist] * (of == "mnist"))
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+        tracemalloc.stop()
 
 
 def repack(path: Path, suffix: str) -> Path:

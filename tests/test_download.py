@@ -125,11 +125,11 @@ def test_mnist_by_name_never_becomes_digits(mirrored, closed_port, workdir, refu
     assert not list(workdir.glob("*.json"))
 
 
-def test_a_data_directory_that_cannot_be_made_is_refused(mirrored, serve, tmp_path):
+def test_a_data_directory_that_is_a_file_is_refused(mirrored, serve, tmp_path):
     mirrored(serve(tmp_path / "good"))
     (tmp_path / "file").write_text("not a folder", "utf-8")
     for name in ("mnist", "auto"):
-        with refused_with(tmp_path / "file", "expected a place to write"):
+        with refused_with(tmp_path / "file", "expected a data directory, found a file"):
             load_dataset(name, tmp_path / "file")
 
 

@@ -770,7 +770,9 @@ def test_dates_and_times_of_any_frame_are_no_samples(moment):
         frames += [polars.DataFrame({"a": X[:, 0], "b": [moment] * 150}), polars.DataFrame({"b": [moment] * 150})]
         assert small().fit(polars.DataFrame(FRAME.to_dict("list")), Y).feature_names_in_.tolist() == [*"abcd"]
     for frame in frames:
-        with pytest.raises((TypeError, ValueError), match=r"^X: expected numbers, found|a real number, not"):
+        with pytest.raises(
+            (TypeError, ValueError), match=r"^X: expected (an array of )?numbers, found|a real number, not"
+        ):
             small().fit(frame, Y)
 
 

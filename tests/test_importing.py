@@ -72,13 +72,29 @@ def test_a_program_that_starts_in_each_process_is_refused_in_a_line(own_file, st
     assert f"{own_file}: {UNGUARDED}" in error
 
 
-def test_a_users_file_and_what_it_imports_beside_it_are_part_of_the_code(own_file):
+SPEC = "importlib.util.spec_from_file_location('other', 'lib/helper.py')"
+WAYS = {
+    "import": "import math, helper",
+    "a name alone": "from helper import A\nsys.path.pop(0)",
+    "in a function": "def later():\n    import helper",
+    "importlib": "other = importlib.import_module('help' 'er')",
+    "a function of __import__": "f = __import__('help' 'er').f",
+    "a file": f"other = importlib.util.module_from_spec({SPEC})\n{SPEC}.loader.exec_module(other)",
+    "runpy": "import runpy\nother = runpy.run_path('lib/helper.py')",
+    "for a table": "import runpy\nBLOCKS['own'] = Block('H', *[runpy.run_path('lib/helper.py')['f']] * 2)",
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_a_users_file_and_what_it_is_made_of_are_part_of_the_code(own_file, way):
     codes = [environment().code]
-    Path(own_file).write_text(f"import math, beside\n{OWN}", "utf-8")
-    for text in ("", "A = 1", "A = 1  # a comment"):
-        Path("beside.py").write_text(text, "utf-8")
+    path = "import importlib.util, os, sys\nsys.path.insert(0, os.path.abspath('lib'))"
+    Path(own_file).write_text(f"{OWN}\n{path}\nfrom highway_networks import Block\n{way}", "utf-8")
+    Path("lib").mkdir()
+    for text in ("A = 1", "A = 2", "A = 2  # a comment"):
+        Path("lib/helper.py").write_text(f"{text}\ndef f(): pass", "utf-8")
         cli.import_file(own_file)
-        codes.append(environment().code)
+        codes.append(environment(programs=logs.mathematics(Config(block="own"))).code)
     assert len(set(codes)) == 3
     assert codes[2] == codes[3]
 

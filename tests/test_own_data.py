@@ -125,6 +125,9 @@ def test_samples_without_a_test_half_are_refused_with_the_line_that_splits_them(
     train(SMALL, names["data"])
     with pytest.raises(InputError, match="found NoneType; split"):
         train(SMALL, None)
+    for other in (None, names["data"], Config):
+        with pytest.raises(InputError, match=r"^config: expected a configuration first, found .*; write "):
+            train(other, SMALL)
 
 
 def test_training_reports_each_epoch_and_ends_where_it_is_told_to(capsys):
@@ -156,6 +159,9 @@ def test_the_column_of_a_data_frame_that_cannot_be_trained_on_is_named():
     run = train(SMALL, (frame, Y, frame, Y))
     assert run.net.config["d_in"] == 5
     np.testing.assert_array_equal(run.net.params.flat, train(SMALL, 2 * (np.c_[X, X[:, 1] > 0], Y)).net.params.flat)
+    for hole in (pd.Timestamp(0, tz="UTC"), pd.Period("2020")):
+        with pytest.raises(InputError, match=r"train_x: expected numbers, found .* in column 'c'; subtract a date"):
+            train(SMALL, (frame.assign(c=hole), Y, frame, Y))
     for hole, found in (("Paris", "found 'Paris' in column 'c'"), (pd.NA, "found <NA> in column 'c'")):
         holed = frame.astype({"c": object})
         holed.loc[7, "c"] = hole
@@ -216,6 +222,10 @@ BAD = {
     "numbers in training, pixels in the test": {"test_x": X_TEST.astype(np.uint8)},
     "no samples": {"train_x": X[:0], "train_y": Y[:0]},
     "too few weights": {"train_weights": np.ones(59)},
+    "weights of 0": {"train_weights": np.zeros(60)},
+    "classes as bytes": {"train_y": np.array([b"no", b"yes"])[Y]},
+    "classes beyond 63 bits": {"train_y": Y.astype(np.uint64) + 2**63},
+    "classes beyond 64 bits": {"train_y": [2**70] * 60},
 }
 
 
@@ -314,6 +324,21 @@ def test_training_goes_on_from_a_net_which_stays_as_it_was():
     np.testing.assert_array_equal(first.net.params.flat, before)
     with pytest.raises(InputError, match=r"net: expected DeepNet\(4 → 3 highway.*, found DeepNet\(4 → 2 highway"):
         train(Config(depth=3, hidden=8), data, net=first.net)
+
+
+def test_a_net_keeps_its_classes_and_goes_on_with_these_alone(tmp_path):
+    names = np.array(["cat", "dog"])
+    train(SMALL, (X, names[Y], X_TEST, names[Y_TEST])).net.save(tmp_path / "net.npz")
+    net = DeepNet.load(tmp_path / "net.npz")
+    assert net.classes == train(SMALL, (X, names[Y], X_TEST, names[Y_TEST]), net=net).net.classes == ("cat", "dog")
+    for of in (np.array(["dog", "emu"]), np.array([0, 1]), np.array([1, 2])):
+        with pytest.raises(InputError, match=r"net: expected one of the classes \[.*, found one of \['cat', 'dog'\]; "):
+            train(SMALL, (X, of[Y], X_TEST, of[Y_TEST]), net=net)
+    net.classes = (1, 2)
+    assert train(SMALL, (X, Y + 1, X_TEST, Y_TEST + 1), net=net).classes == (1, 2)
+    train(SMALL, (X, Y, X_TEST, Y_TEST)).net.save(tmp_path / "net.npz")
+    with np.load(tmp_path / "net.npz") as arrays:
+        assert "classes" not in arrays
 
 
 def test_a_schedule_of_ones_own_is_a_function_of_the_share_that_is_done(monkeypatch):

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from experiments import common
 from experiments.looks import gate_maps, models
 from highway_lab import commands, datasets, logs, programs
 from highway_lab.cli import OneLineParser, run_cli
-from highway_lab.console import name_files
+from highway_lab.console import Unfailing, name_files, unfailing_output
 from highway_networks import fitted
 
 DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
@@ -76,6 +76,16 @@ def test_an_error_is_one_line_whatever_it_quotes(workdir, refused, words):
     error = refused(viz.main, [*words, "\x1b[2J\x9b1m\x07\u202e"])  # would clear a terminal, colour, ring
     assert re.search(r"a\\nb|\\r\\nb", error)
     assert error.removesuffix("\n").isprintable()
+
+
+def test_commands_that_overlap_leave_the_streams_as_they_were():
+    streams, first, second = (sys.stdout, sys.stderr), ExitStack(), ExitStack()
+    for inside in (first, second):
+        inside.enter_context(unfailing_output())
+    first.close()
+    assert isinstance(sys.stdout, Unfailing)
+    second.close()
+    assert (sys.stdout, sys.stderr) == streams
 
 
 def test_a_net_whose_outputs_overflow_is_not_looked_into(workdir, digits):

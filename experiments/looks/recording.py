@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from highway_lab.files import reason_of
-from highway_networks import Activation, Block, InputError
+from highway_networks import Activation, Block, InputError, reason_of
 
 INFIX = {  # NumPy's functions that are signs: in JavaScript, in a formula, and how tightly they bind there
     "add": ("+", " + ", 1),

@@ -157,7 +157,7 @@ class Experiment:
 
     def plot(self, arguments: argparse.Namespace) -> None:
         """Print the numbers of logs, and draw all figures."""
-        from highway_lab.figures import drawing, save_all
+        from highway_lab.figures import drawing
 
         paths = [*map(self.named, arguments.logs)] or self.existing_logs() or [self.log_path()]
         if len(arguments.logs) > (most := len(self.datasets)):
@@ -165,8 +165,14 @@ class Experiment:
         logs = [self.read(path) for path in paths]
         with drawing("the numbers", *paths):
             pprint(plain(self.contents.numbers(*logs)), width=120, compact=True, sort_dicts=False)
+        self.draw(paths, *logs)
+
+    def draw(self, paths: Sequence[Path], *shown: Any) -> None:
+        """Draw all figures, functions of what is shown, of these logs."""
+        from highway_lab.figures import save_all
+
         folder = self.folder_of(paths)
-        pictures = {folder / name: partial(draw, *logs) for name, draw in self.contents.FIGURES.items()}
+        pictures = {folder / name: partial(draw, *shown) for name, draw in self.contents.FIGURES.items()}
         save_all(pictures, *paths)
         for path in pictures:
             print(f"drew {path}")

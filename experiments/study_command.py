@@ -332,17 +332,13 @@ class StudyExperiment(Experiment):
 
     def plot(self, arguments: argparse.Namespace) -> None:
         """Draw the figures of a study's logs, and say what each cell has chosen, and what is missing."""
-        from highway_lab.figures import drawing, save_all
+        from highway_lab.figures import drawing
 
         results, paths = self.load(arguments)
         for of in results.values():
             with drawing("a summary", *paths):
                 print(summary(of), end="\n\n")
-        folder, shown = self.folder_of(paths), self.in_one(results)
-        pictures = {folder / name: partial(draw, shown) for name, draw in self.contents.FIGURES.items()}
-        save_all(pictures, *paths)
-        for path in pictures:
-            print(f"drew {path}")
+        self.draw(paths, self.in_one(results))
 
     def print_table(self, arguments: argparse.Namespace) -> None:
         """Print all runs of a log as CSV: cell, setting, by which criteria that was chosen, seed, what was measured."""

@@ -161,10 +161,8 @@ def examine(task: Task, data: Dataset) -> NetSwaps:
 
     with one_thread():
         net, untrained = models.obtain(task.source, data), Training(config, data).net
-        means, another = (
-            measurement.class_means(net, data.train_x, data.train_y).astype(net.dtype),
-            labels[partners[OTHER]],
-        )
+        means = measurement.class_means(net, data.train_x, data.train_y).astype(net.dtype)
+        another = labels[partners[OTHER]]
         overall = np.average(means, axis=0, weights=np.bincount(data.train_y, minlength=len(means)))
         no_image = {
             CLASS_MEAN: (from_means(means, labels), labels),
@@ -207,11 +205,6 @@ def points(nets: Sequence[NetSwaps], branch: str, kind: str, measure: str = "err
     return np.array([100 * getattr(getattr(net, branch)[kind], measure) for net in nets])
 
 
-def rises(nets: Sequence[NetSwaps], kind: str) -> np.ndarray:
-    """Return by how many points the error with gates of one kind exceeds that with an image's own, of each net."""
-    return points(nets, "gates", kind) - points(nets, "gates", OWN)
-
-
 def numbers(log: GateSwapsLog) -> dict:
     """Return what the page quotes: means and intervals, in %, of ReLU, tanh from −2 and tanh from −4, in this order.
 
@@ -228,7 +221,10 @@ def numbers(log: GateSwapsLog) -> dict:
             for kind in kinds
         }
 
-    rise = {kind: {of: interval(rises(nets, kind)) for of, nets in groups.items()} for kind in (SAME, OVERALL_MEAN)}
+    rise = {  # of the error, over that with an image's own gates
+        kind: {of: interval(points(nets, "gates", kind) - points(nets, "gates", OWN)) for of, nets in groups.items()}
+        for kind in (SAME, OVERALL_MEAN)
+    }
     judged = {kind: {of: judge_better(rise[kind][of], ACCURACY_MARGIN) for of in groups} for kind in rise}
     return {
         "error": shares("gates", "error"),

@@ -58,7 +58,7 @@ class Swap:
     error: Share
     as_donor: Share  # predicted as the class of the donor, which is not the image's own
     changed: Share  # predicted as another class than with its own gates, or H
-    distance: float | None = None  # in the committed log alone, for nothing reads it
+    unread = ("distance",)
 
 
 @dataclass
@@ -66,10 +66,7 @@ class Curves:
     """Errors with gates given in one layer only."""
 
     each: lists_of(Share, "L")
-    # In the committed log alone, for nothing reads them:
-    distance: list[Share] | None = None
-    first: list[Share] | None = None
-    last: list[Share] | None = None
+    unread = ("distance", "first", "last")
 
 
 @dataclass

@@ -20,7 +20,6 @@ has not trained, and has no gates.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -72,10 +71,10 @@ def train(task: Task, data: Dataset) -> StudyRun:
     """Train one net, and measure its gates over the first images that it has learned."""
     images = Training(task.config, data).data.train_x[:GATE_IMAGES]
 
-    def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> GatesMeasured:
-        _, train_loss, *_ = common
-        known = net.has_gates and train_loss is not None
-        return GatesMeasured(*common, rounded_all(net.gate_means(net.preprocess(images)), digits=4) if known else None)
+    def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> GatesMeasured:
+        known = net.has_gates and common.train_loss is not None
+        opened = rounded_all(net.gate_means(net.preprocess(images)), digits=4) if known else None
+        return GatesMeasured(**vars(common), opened=opened)
 
     return study_command.train(task, data, measure=measure)
 

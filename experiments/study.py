@@ -128,10 +128,10 @@ class LossMeasured(Measured):
     score_loss: float | None
 
 
-def measure_loss(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> LossMeasured:
-    """Return what was measured of a net, given the samples that score it and the fields of Measured, and its loss."""
+def measure_loss(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> LossMeasured:
+    """Return what was measured of a net, and its loss on the samples that score it."""
     loss, _ = evaluate(net, x, y, LOSSES["cross-entropy"])
-    return LossMeasured(*common, None if common[1] is None else rounded(loss))
+    return LossMeasured(**vars(common), score_loss=None if common.train_loss is None else rounded(loss))
 
 
 @dataclass

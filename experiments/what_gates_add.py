@@ -247,17 +247,16 @@ def train(task: Task, data: Dataset) -> StudyRun:
         training = Training(task.config, data)
         start = measure_flow(training.net, training.data, range(training.net.depth))
 
-    def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> ArmMeasured:
-        clipped, loss, score, _ = common
-        opened = None if loss is None else mean_opening(net, x)
+    def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> ArmMeasured:
+        opened = None if common.train_loss is None else mean_opening(net, x)
         right = None
-        if task.result and loss is not None and task.config.epochs >= LEAST_EPOCHS:
+        if task.result and common.train_loss is not None and task.config.epochs >= LEAST_EPOCHS:
             starts = range(0, len(x), ROWS)
             found = [net.predict(net.preprocess(x[at : at + ROWS])).argmax(axis=1) for at in starts]
             right = base64.b64encode(np.packbits(np.concatenate(found) == y)).decode()
-        depth = None if opened is None else rounded(opened.sum(), digits=4)
+        common.effective_depth = None if opened is None else rounded(opened.sum(), digits=4)
         by_block = rounded_all(opened, digits=4) if task.result and opened is not None else None
-        return ArmMeasured(clipped, loss, score, depth, right, by_block, start)
+        return ArmMeasured(**vars(common), right=right, opened=by_block, start=start)
 
     return study_command.train(task, data, judged=judged, measure=measure)
 

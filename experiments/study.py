@@ -195,7 +195,7 @@ def defaults_of(config: type) -> dict[str, Any]:
 
 
 Rung = dict[Setting, list]  # by setting, for each seed its run, or its task where there is none
-SMOKE = {"hidden": 8, "depth": 4, "n_train": 256, "n_validation": 64, "n_test": 64}
+SMOKE = {"hidden": 8, "depth": 4, "n_train": 256, "n_validation": 64, "n_test": 64}  # at most, in a run of seconds
 
 
 def configure(fields: Mapping[str, Any], cell: Any, stage: Stage) -> ArmConfig:
@@ -215,7 +215,6 @@ class Study:
     configure   the configuration of a run, given fields (of arm, stage, epochs and seed), cell and stage
     growth      times that a grid may grow around the settings that the second stage takes
     own         the size in which an arm of a user's own is compared, given its name and the arm
-    smoke       numbers of the configuration that a run of seconds does not exceed
     """
 
     arms: Mapping[str, Arm]
@@ -225,7 +224,6 @@ class Study:
     configure: Callable[..., Any] = configure
     growth: int = 0
     own: Callable[[str, Arm], Any] | None = None
-    smoke: Mapping[str, Any] = field(default_factory=lambda: SMOKE)
     config: type = ArmConfig
     measured: type = Measured
 
@@ -358,7 +356,8 @@ class Study:
 
         def configure(fields: dict, cell: Any, stage: Stage) -> Any:
             config = self.configure(fields, cell, stage)
-            return replace(config, **{name: min(most, getattr(config, name)) for name, most in self.smoke.items()})
+            known = vars(config)
+            return replace(config, **{name: min(SMOKE[name], known[name]) for name in SMOKE.keys() & known.keys()})
 
         return replace(self, arms=arms, cells=cells, stages=stages, configure=configure, growth=0)
 

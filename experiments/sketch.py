@@ -33,7 +33,7 @@ from . import study_command
 from .claims import Verdict, combine, judge_better, require
 from .common import CHANCE
 from .partly_frozen import ArmConfig
-from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task, accuracies
+from .study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, Task, accuracies
 
 LEARNED = 2 * CHANCE
 MOST, HALF = 0.9, 0.5  # of the nets
@@ -51,12 +51,9 @@ ARMS = {
 
 
 @dataclass(frozen=True)
-class ImagesCell:
+class ImagesCell(Cell):
     """An arm in one size that learns so many images."""
 
-    arm: str
-    hidden: Count
-    depth: Count
     n_train: Count
 
 

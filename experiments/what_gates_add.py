@@ -128,7 +128,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of
-from highway_lab.fields import Count
 from highway_lab.logs import grouped
 from highway_lab.logs import numbers as rounded_all
 from highway_lab.training import Training
@@ -143,7 +142,7 @@ from .comparisons import BEHIND, OUTPERFORMS, Difference, judge_family, over_see
 from .digit_pairs import pair_digits
 from .flow import Flow, measure_flow
 from .partly_frozen import ArmConfig
-from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task, accuracies
+from .study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, Task, accuracies
 from .study_command import ROWS
 
 # ------------------------------------------------------------------------------------------- the arms
@@ -186,12 +185,9 @@ SHALLOW = 5  # blocks at most
 
 
 @dataclass(frozen=True)
-class TaskCell:
+class TaskCell(Cell):
     """An arm in one size, on the digits or on the sum of two."""
 
-    arm: str
-    hidden: Count
-    depth: Count
     of: Literal["digit", "sum"] = "digit"
 
 

@@ -199,8 +199,8 @@ SMOKE = {"hidden": 8, "depth": 4, "n_train": 256, "n_validation": 64, "n_test": 
 
 
 def configure(fields: Mapping[str, Any], cell: Any, stage: Stage) -> ArmConfig:
-    """Return the configuration of a run: what its cell says beside the arm, and fields of arm and stage."""
-    return ArmConfig(**{**{name: value for name, value in vars(cell).items() if name != "arm"}, **fields})
+    """Return the configuration of a run: what its cell says of it, and fields of arm and stage."""
+    return ArmConfig(**{**{name: vars(cell)[name] for name in vars(cell) if name in defaults_of(ArmConfig)}, **fields})
 
 
 def error(run: StudyRun) -> float:

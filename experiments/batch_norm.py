@@ -61,7 +61,6 @@ STUDY = Study(
     stages=[Stage(range(3), 6, result="scored")],
     configure=configure,
     own=lambda name, arm: NetCell(name),
-    smoke={"n_train": 256, "n_validation": 64, "n_test": 64},
     config=ConvConfig,
 )
 

@@ -21,14 +21,13 @@ from itertools import product
 import numpy as np
 from matplotlib.figure import Figure
 
-from highway_lab.fields import Count
 from highway_lab.figures import INK
 from highway_lab.intervals import Interval, interval
 
 from . import study_command
 from .claims import ACCURACY_MARGIN, Verdict, any_of, judge_better, require
 from .common_figures import minus, rows_figure
-from .study import Arm, LossMeasured, Results, Stage, Study, accuracies, measure_loss, score_loss
+from .study import Arm, Cell, LossMeasured, Results, Stage, Study, accuracies, measure_loss, score_loss
 
 DEPTH, UNITS, EPOCHS = 50, 50, 12
 SEEDS, CHOOSING_SEEDS = range(5), (100, 101)
@@ -46,12 +45,9 @@ BY_RATE = Arm({"block": "highway"}, {"lr": (5e-4, 1e-3, 2e-3, 5e-3, 1e-2), "gate
 
 
 @dataclass(frozen=True)
-class StartCell:
+class StartCell(Cell):
     """An arm in one size, with one activation and one initialisation."""
 
-    arm: str
-    hidden: Count
-    depth: Count
     activation: str = "tanh"
     init: str = "uniform"
 

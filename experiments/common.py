@@ -20,7 +20,7 @@ import numpy as np
 import highway_lab.logs
 from highway_lab import commands
 from highway_lab.cli import OneLineParser, import_words, quote, run_cli
-from highway_lab.datasets import DATASETS, load_dataset
+from highway_lab.datasets import load_dataset
 from highway_lab.files import lock_log, make_place, read_bytes, remove
 from highway_lab.intervals import Interval
 from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
@@ -129,13 +129,10 @@ class Experiment:
         remedy = " ".join(["make it with", self.parser.prog, *steps.get(path, ["run"])])
         log = highway_lab.logs.read(path, self.log, remedy)
         found = log.dataset and log.dataset.name
-        if path in own:
-            expected, right = [own[path]], found == own[path]
-        else:
-            expected, right = DATASETS if found is None else NO_DATA, (found is None) == (self.datasets == NO_DATA)
+        right = found == own[path] if path in own else bool(found) == (self.datasets != NO_DATA)
         if not right:
-            words = " or ".join(name or "none" for name in expected)
-            raise InputError(f"{path}: expected the log of {words}, found one of {found or 'none'}; {remedy}")
+            expected = own.get(path) or ("none" if self.datasets == NO_DATA else "a data set")
+            raise InputError(f"{path}: expected the log of {expected}, found one of {found or 'none'}; {remedy}")
         return log
 
     @property
@@ -157,7 +154,7 @@ class Experiment:
 
     def plot(self, arguments: argparse.Namespace) -> None:
         """Print the numbers of logs, and draw all figures."""
-        from highway_lab.figures import drawing, save_all
+        from highway_lab.figures import drawing
 
         paths = [*map(self.named, arguments.logs)] or self.existing_logs() or [self.log_path()]
         if len(arguments.logs) > (most := len(self.datasets)):
@@ -165,8 +162,14 @@ class Experiment:
         logs = [self.read(path) for path in paths]
         with drawing("the numbers", *paths):
             pprint(plain(self.contents.numbers(*logs)), width=120, compact=True, sort_dicts=False)
+        self.draw(paths, *logs)
+
+    def draw(self, paths: Sequence[Path], *shown: Any) -> None:
+        """Draw all figures, functions of what is shown, of these logs."""
+        from highway_lab.figures import save_all
+
         folder = self.folder_of(paths)
-        pictures = {folder / name: partial(draw, *logs) for name, draw in self.contents.FIGURES.items()}
+        pictures = {folder / name: partial(draw, *shown) for name, draw in self.contents.FIGURES.items()}
         save_all(pictures, *paths)
         for path in pictures:
             print(f"drew {path}")
@@ -235,7 +238,6 @@ class ExperimentJob:
         tasks: Sequence[Any],
         schema: type[ResultT],
         checkpoints: Iterable[Path] = (),
-        **options: Any,
     ) -> list[ResultT]:
         """Return function(task, data) of every task; results that are on disk beside the log are not made again.
 
@@ -243,9 +245,8 @@ class ExperimentJob:
         `checkpoints`, too, holds for the first.
         """
         arguments, results = self.arguments, ResultFile(self.path.with_suffix(".jsonl"), schema)
-        options |= {
-            name: getattr(arguments, name) for name in ("to_continue", "jobs", "any_code", "fresh", "scheduler")
-        }
+        flags = "to_continue", "jobs", "any_code", "fresh", "scheduler"
+        options = {name: getattr(arguments, name) for name in flags}
         arguments.fresh = False
         with lock_log(self.path):
             results.check()

@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 from highway_lab.figures import FAINT_INK, new_figure, pale
 from highway_lab.intervals import Interval, difference, interval, judge
 from highway_lab.training import Training
-from highway_networks import Config, Dataset, hyperparameter
+from highway_networks import Dataset, hyperparameter
 
 from . import study_command
 from .claims import ACCURACY_MARGIN, Verdict, combine
@@ -61,12 +61,10 @@ class GatesConfig(ArmConfig):
         return net
 
 
-def shorten(config: Config) -> Config:
-    """Return a configuration of LONG epochs for EPOCHS, at whose end the learning rate is what it was at the end."""
-    return replace(config, lr_decay=config.lr_decay ** (LONG / EPOCHS))
-
-
-SETTINGS = {name_setting(config): shorten(config) for config in settings_of(LONG, N_TRAIN)}
+SETTINGS = {  # whose learning rates end after EPOCHS where they ended after LONG
+    name_setting(config): replace(config, lr_decay=config.lr_decay ** (LONG / EPOCHS))
+    for config in settings_of(LONG, N_TRAIN)
+}
 GRID = {"setting": tuple(SETTINGS)}
 train = partial(study_command.train, columns=("train_loss",))
 

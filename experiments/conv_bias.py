@@ -59,7 +59,6 @@ def study(depths: Iterable[int], seeds: Sequence[int]) -> Study:
         stages=(Stage(seeds, EPOCHS, result="scored"),),
         configure=configure,
         own=lambda name, arm: DeepConvCell(name, 8),
-        smoke={"n_train": 256, "n_validation": 64, "n_test": 64},
         config=ConvConfig,
     )
 

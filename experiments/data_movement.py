@@ -70,16 +70,12 @@ class Setting:
 
 @dataclass
 class Movement:
-    """Data movement of one step: cost by each of RULES.
-
-    The number of operations beside copies, and costs by what is read, are in the committed log alone.
-    """
+    """Data movement of one step: cost by each of RULES."""
 
     width: Count
     n_params: Count
     costs: dict_of(RULES, Annotated[int, Meta(ge=1)])
-    operations: Count | None = None
-    reads: list[dict[str, str | int]] | None = None
+    unread = ("operations", "reads")
 
 
 @dataclass

@@ -132,38 +132,34 @@ class Task:
     horizon: Count
     folds: Count
     epochs: Count
-    rounds: Count = 0  # of boosted trees, in the committed log
+    unread = ("rounds",)
 
 
 @dataclass
 class R2:
-    """Out-of-sample R², and that on the days of each regime, in the committed log alone."""
+    """Out-of-sample R²."""
 
     all: Score | None
-    first: Score | None = None
-    second: Score | None = None
+    unread = ("first", "second")
 
 
 @dataclass
 class Detection:
-    """AUC of a signal for the second regime, mean over folds; in the committed log also of shifted regimes."""
+    """AUC of a signal for the second regime, mean over folds."""
 
     auc: Share | None
-    low: Share | None = None
-    high: Share | None = None
-    p: Share | None = None
+    unread = ("low", "high", "p")
 
 
 @dataclass
 class MarketRun(Result):
-    """One market; the last two are in the committed log alone, of days that a picture once showed."""
+    """What was found in one market."""
 
     task: Task
     scores: dict[str, R2]  # by model
     detections: dict[str, Detection]  # by signal
     settings: dict[str, list[str]]  # chosen, by model and fold
-    mean_T: dict[str, list[float | None]] | None = None
-    second: list[bool] | None = None
+    unread = ("mean_T", "second")
 
 
 @dataclass

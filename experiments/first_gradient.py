@@ -56,8 +56,8 @@ def train(task: Task, data: Dataset) -> StudyRun:
     next(training.epochs(scored=False))
     after_one = paths(training.net)
 
-    def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: float | None) -> PathsMeasured:
-        return PathsMeasured(*common, untrained=untrained, after_one=after_one, trained=paths(net))
+    def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> PathsMeasured:
+        return PathsMeasured(**vars(common), untrained=untrained, after_one=after_one, trained=paths(net))
 
     return study_command.train(task, data, measure=measure)
 

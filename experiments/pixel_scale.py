@@ -12,7 +12,6 @@ of net if the 95 % interval of its difference from -1 to 1, in test accuracy and
 of highway nets hangs on the scale if the tuned leads of two scales, paired by seed, differ so.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +20,6 @@ from highway_lab.intervals import interval
 from highway_networks import Dataset
 
 from . import study_command
-from .partly_frozen import ArmConfig
 from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies
 
 UNITS, BLOCKS, EPOCHS, SEEDS = 50, 30, 12, range(5)
@@ -58,10 +56,6 @@ def train(task: Task, data: Dataset) -> StudyRun:
     return study_command.train(task, data._replace(train_x=train_x, test_x=test_x))
 
 
-def configure(fields: Mapping, cell: ScaledCell, stage: Stage) -> ArmConfig:
-    return ArmConfig(hidden=cell.hidden, depth=cell.depth, **fields)
-
-
 STUDY = Study(
     ARMS,
     [ScaledCell(arm, UNITS, BLOCKS, scale) for scale in (PIXELS, UNIT, STANDARD) for arm in ARMS],
@@ -70,7 +64,6 @@ STUDY = Study(
         Stage((101, 102), EPOCHS, best=3, options=VALIDATION),
         Stage(SEEDS, EPOCHS, best=1, options={"n_train": 6_000, "n_test": 10_000}, result="scored"),
     ],
-    configure=configure,
     growth=4,
 )
 

@@ -20,7 +20,6 @@ has not trained, and has no gates.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ from . import study_command
 from .claims import Verdict, combine, judge_better, require
 from .common import CHANCE
 from .partly_frozen import ArmConfig
-from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task, accuracies
+from .study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, Task, accuracies
 
 LEARNED = 2 * CHANCE
 MOST, HALF = 0.9, 0.5  # of the nets
@@ -52,12 +51,9 @@ ARMS = {
 
 
 @dataclass(frozen=True)
-class ImagesCell:
+class ImagesCell(Cell):
     """An arm in one size that learns so many images."""
 
-    arm: str
-    hidden: Count
-    depth: Count
     n_train: Count
 
 
@@ -72,10 +68,10 @@ def train(task: Task, data: Dataset) -> StudyRun:
     """Train one net, and measure its gates over the first images that it has learned."""
     images = Training(task.config, data).data.train_x[:GATE_IMAGES]
 
-    def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> GatesMeasured:
-        _, train_loss, *_ = common
-        known = net.has_gates and train_loss is not None
-        return GatesMeasured(*common, rounded_all(net.gate_means(net.preprocess(images)), digits=4) if known else None)
+    def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> GatesMeasured:
+        known = net.has_gates and common.train_loss is not None
+        opened = rounded_all(net.gate_means(net.preprocess(images)), digits=4) if known else None
+        return GatesMeasured(**vars(common), opened=opened)
 
     return study_command.train(task, data, measure=measure)
 

@@ -128,10 +128,10 @@ class LossMeasured(Measured):
     score_loss: float | None
 
 
-def measure_loss(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> LossMeasured:
-    """Return what was measured of a net, given the samples that score it and the fields of Measured, and its loss."""
+def measure_loss(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> LossMeasured:
+    """Return what was measured of a net, and its loss on the samples that score it."""
     loss, _ = evaluate(net, x, y, LOSSES["cross-entropy"])
-    return LossMeasured(*common, None if common[1] is None else rounded(loss))
+    return LossMeasured(**vars(common), score_loss=None if common.train_loss is None else rounded(loss))
 
 
 @dataclass
@@ -195,12 +195,12 @@ def defaults_of(config: type) -> dict[str, Any]:
 
 
 Rung = dict[Setting, list]  # by setting, for each seed its run, or its task where there is none
-SMOKE = {"hidden": 8, "depth": 4, "n_train": 256, "n_validation": 64, "n_test": 64}
+SMOKE = {"hidden": 8, "depth": 4, "n_train": 256, "n_validation": 64, "n_test": 64}  # at most, in a run of seconds
 
 
 def configure(fields: Mapping[str, Any], cell: Any, stage: Stage) -> ArmConfig:
-    """Return the configuration of a run: what its cell says beside the arm, and fields of arm and stage."""
-    return ArmConfig(**{**{name: value for name, value in vars(cell).items() if name != "arm"}, **fields})
+    """Return the configuration of a run: what its cell says of it, and fields of arm and stage."""
+    return ArmConfig(**{**{name: vars(cell)[name] for name in vars(cell) if name in defaults_of(ArmConfig)}, **fields})
 
 
 def error(run: StudyRun) -> float:
@@ -215,7 +215,6 @@ class Study:
     configure   the configuration of a run, given fields (of arm, stage, epochs and seed), cell and stage
     growth      times that a grid may grow around the settings that the second stage takes
     own         the size in which an arm of a user's own is compared, given its name and the arm
-    smoke       numbers of the configuration that a run of seconds does not exceed
     """
 
     arms: Mapping[str, Arm]
@@ -225,7 +224,6 @@ class Study:
     configure: Callable[..., Any] = configure
     growth: int = 0
     own: Callable[[str, Arm], Any] | None = None
-    smoke: Mapping[str, Any] = field(default_factory=lambda: SMOKE)
     config: type = ArmConfig
     measured: type = Measured
 
@@ -358,7 +356,8 @@ class Study:
 
         def configure(fields: dict, cell: Any, stage: Stage) -> Any:
             config = self.configure(fields, cell, stage)
-            return replace(config, **{name: min(most, getattr(config, name)) for name, most in self.smoke.items()})
+            known = vars(config)
+            return replace(config, **{name: min(SMOKE[name], known[name]) for name in SMOKE.keys() & known.keys()})
 
         return replace(self, arms=arms, cells=cells, stages=stages, configure=configure, growth=0)
 

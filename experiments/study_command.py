@@ -124,14 +124,14 @@ def train(
     *,
     columns: Sequence[str] = (),
     judged: tuple[np.ndarray, np.ndarray] | None = None,
-    measure: Callable[..., Any] = lambda net, x, y, *common: Measured(*common),
+    measure: Callable[..., Any] = lambda net, x, y, common: common,
 ) -> StudyRun:
     """Train one net and measure it after its last epoch.
 
     columns   of the history that a result keeps
     judged    samples (x, y) that score the run; else the test samples of a result, the validation samples, if there are
               any, of a run that chooses
-    measure   makes the record of what was measured, given the net, the judged samples, and the fields of Measured
+    measure   makes the record of what was measured, given the net, the judged samples, and Measured
     """
     training, columns = Training(task.config, data), columns if task.result else ()
     for _ in training.epochs(scored=bool(columns)):
@@ -147,8 +147,8 @@ def train(
         x = net.preprocess((judged[0] if scored else own.train_x)[:ROWS])
         depth = rounded(net.gate_means(x).sum(), digits=4) if net.has_gates and not diverged else None
         clipped = rounded(net.clipped) if hasattr(net, "clipped") else None
-        common = clipped, None if diverged else rounded(loss), score, depth
-        measured = measure(net, *judged, *common)
+        common = Measured(clipped, None if diverged else rounded(loss), score, depth)
+        measured = measure(net, *judged, common)
     history = {name: getattr(training.history, name) for name in columns}
     n_trained = getattr(net, "n_trained", net.params.flat.size)
     return StudyRun(None, task, n_trained, diverged, history, measured)
@@ -332,17 +332,13 @@ class StudyExperiment(Experiment):
 
     def plot(self, arguments: argparse.Namespace) -> None:
         """Draw the figures of a study's logs, and say what each cell has chosen, and what is missing."""
-        from highway_lab.figures import drawing, save_all
+        from highway_lab.figures import drawing
 
         results, paths = self.load(arguments)
         for of in results.values():
             with drawing("a summary", *paths):
                 print(summary(of), end="\n\n")
-        folder, shown = self.folder_of(paths), self.in_one(results)
-        pictures = {folder / name: partial(draw, shown) for name, draw in self.contents.FIGURES.items()}
-        save_all(pictures, *paths)
-        for path in pictures:
-            print(f"drew {path}")
+        self.draw(paths, self.in_one(results))
 
     def print_table(self, arguments: argparse.Namespace) -> None:
         """Print all runs of a log as CSV: cell, setting, by which criteria that was chosen, seed, what was measured."""

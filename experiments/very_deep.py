@@ -18,7 +18,6 @@ that diverges counts as one that guesses.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from highway_networks import GATE_SAMPLES, DeepNet
 
 from . import study_command
 from .claims import ACCURACY_MARGIN, Verdict, combine, judge_better
-from .study import Arm, Cell, Results, Stage, Study, StudyRun, accuracies
+from .study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, accuracies
 
 BIASES = (4.0, 2.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -10.0, -20.0, -40.0)
 DEEP, DEEPER = (20, 100), (50, 100, 200, 500, 1000)  # blocks, by gate bias and by depth
@@ -50,11 +49,10 @@ class DeepMeasured:
     mean_T: list[Share | None] | None
 
 
-def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> DeepMeasured:
+def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> DeepMeasured:
     """Measure the mean gates of a trained net on the first of the samples x (n, ...) that score it."""
-    _, loss, score, _ = common
     gates = net.gate_means(net.preprocess(x[:GATE_SAMPLES])) if net.has_gates else None
-    return DeepMeasured(loss, score, None if gates is None else rounded_all(gates, digits=4))
+    return DeepMeasured(common.train_loss, common.score, None if gates is None else rounded_all(gates, digits=4))
 
 
 train = partial(study_command.train, measure=measure)

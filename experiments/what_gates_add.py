@@ -128,7 +128,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of
-from highway_lab.fields import Count
 from highway_lab.logs import grouped
 from highway_lab.logs import numbers as rounded_all
 from highway_lab.training import Training
@@ -143,7 +142,7 @@ from .comparisons import BEHIND, OUTPERFORMS, Difference, judge_family, over_see
 from .digit_pairs import pair_digits
 from .flow import Flow, measure_flow
 from .partly_frozen import ArmConfig
-from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task, accuracies
+from .study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, Task, accuracies
 from .study_command import ROWS
 
 # ------------------------------------------------------------------------------------------- the arms
@@ -186,12 +185,9 @@ SHALLOW = 5  # blocks at most
 
 
 @dataclass(frozen=True)
-class TaskCell:
+class TaskCell(Cell):
     """An arm in one size, on the digits or on the sum of two."""
 
-    arm: str
-    hidden: Count
-    depth: Count
     of: Literal["digit", "sum"] = "digit"
 
 
@@ -247,17 +243,16 @@ def train(task: Task, data: Dataset) -> StudyRun:
         training = Training(task.config, data)
         start = measure_flow(training.net, training.data, range(training.net.depth))
 
-    def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> ArmMeasured:
-        clipped, loss, score, _ = common
-        opened = None if loss is None else mean_opening(net, x)
+    def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> ArmMeasured:
+        opened = None if common.train_loss is None else mean_opening(net, x)
         right = None
-        if task.result and loss is not None and task.config.epochs >= LEAST_EPOCHS:
+        if task.result and common.train_loss is not None and task.config.epochs >= LEAST_EPOCHS:
             starts = range(0, len(x), ROWS)
             found = [net.predict(net.preprocess(x[at : at + ROWS])).argmax(axis=1) for at in starts]
             right = base64.b64encode(np.packbits(np.concatenate(found) == y)).decode()
-        depth = None if opened is None else rounded(opened.sum(), digits=4)
+        common.effective_depth = None if opened is None else rounded(opened.sum(), digits=4)
         by_block = rounded_all(opened, digits=4) if task.result and opened is not None else None
-        return ArmMeasured(clipped, loss, score, depth, right, by_block, start)
+        return ArmMeasured(**vars(common), right=right, opened=by_block, start=start)
 
     return study_command.train(task, data, judged=judged, measure=measure)
 

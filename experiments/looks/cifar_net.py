@@ -29,13 +29,13 @@ VALIDATION_SHARE = 0.1  # of the training images
 
 @dataclass
 class GridRun(Trained):
-    """A run of the grid; `measured` stands in the committed log alone."""
+    """A run of the grid."""
 
     task: Config
     n_params: Count
     diverged: bool
     history: History
-    measured: None = None
+    unread = ("measured",)
 
     @property
     def config(self) -> Config:

@@ -52,7 +52,7 @@ class Routing:
     size: lists_of(NotNegative, "L")
     size_of_random_groups: lists_of(NotNegative, "L")
     share_in_first_layers: Share  # of the sum of `size`
-    counts: list[Count] | None = None  # in the committed logs alone
+    unread = ("counts",)
 
 
 @dataclass
@@ -83,9 +83,7 @@ class Clusters:
     """k-means with as many clusters as classes: a number a seed."""
 
     adjusted_mutual_information: lists_of(float, "seeds")
-    # In the committed logs alone, for nothing reads them:
-    purity: list[Share] | None = None
-    table: list[list[Count]] | None = None
+    unread = ("purity", "table")
 
 
 @dataclass

@@ -75,7 +75,7 @@ class Relation:
 
     within: float | None  # mean over classes
     held: dict[str, float | None]  # mean over classes, by the variable that is held constant
-    all: float | None = None  # over all images, in the committed log alone
+    unread = ("all",)
 
 
 @dataclass
@@ -88,10 +88,7 @@ class Depths:
     by_part: NonEmpty[float]  # mean of each of PARTS of all classes, by the judge
     of_class: Share  # share of the variance that classes explain (eta squared)
     spread: NotNegative  # standard deviation within classes
-    # In the committed log alone, for nothing reads them:
-    by_class: list[list[float]] | None = None
-    of_random_groups: Share | None = None
-    missed: float | None = None
+    unread = ("by_class", "of_random_groups", "missed")
 
 
 @dataclass
@@ -101,9 +98,7 @@ class Exit:
     chosen: NonEmpty[Count]  # the option's index in its family, by half
     depth: float  # mean number of blocks computed
     lost: float  # accuracy of the whole net minus accuracy with exits
-    # In the committed log alone, for nothing reads them:
-    lost_error: float | None = None
-    at_fixed_depth: float | None = None
+    unread = ("lost_error", "at_fixed_depth")
 
 
 @dataclass
@@ -119,7 +114,7 @@ class NetDepth:
     confident_score: lists_of(Share, "doubts")  # accuracy likewise
     confident: Exit
     fixed: Exit
-    errors: Count | None = None  # in the committed log alone, for nothing reads it
+    unread = ("errors",)
 
 
 @dataclass
@@ -128,7 +123,7 @@ class SettingDepth(Result):
 
     setting: Setting
     nets: NonEmpty[NetDepth]
-    judge_score: Share | None = None  # in the committed log alone, for nothing reads it
+    unread = ("judge_score",)
 
 
 @dataclass

@@ -55,9 +55,7 @@ class GateMapsLog(Log):
     closed: float  # thresholds: see CLOSED, OPEN, RARE
     open: float
     rare: float
-    # In the committed logs alone, for nothing reads them:
-    untrained: Gates | None = None
-    most: float | None = None
+    unread = ("untrained", "most")
 
 
 EXPERIMENT = Experiment(__name__, __doc__, GateMapsLog, tuple(models.NETS), models.PAPER_LOG, models.NETS)

@@ -58,7 +58,7 @@ class Swap:
     error: Share
     as_donor: Share  # predicted as the class of the donor, which is not the image's own
     changed: Share  # predicted as another class than with its own gates, or H
-    distance: float | None = None  # in the committed log alone, for nothing reads it
+    unread = ("distance",)
 
 
 @dataclass
@@ -66,10 +66,7 @@ class Curves:
     """Errors with gates given in one layer only."""
 
     each: lists_of(Share, "L")
-    # In the committed log alone, for nothing reads them:
-    distance: list[Share] | None = None
-    first: list[Share] | None = None
-    last: list[Share] | None = None
+    unread = ("distance", "first", "last")
 
 
 @dataclass
@@ -161,10 +158,8 @@ def examine(task: Task, data: Dataset) -> NetSwaps:
 
     with one_thread():
         net, untrained = models.obtain(task.source, data), Training(config, data).net
-        means, another = (
-            measurement.class_means(net, data.train_x, data.train_y).astype(net.dtype),
-            labels[partners[OTHER]],
-        )
+        means = measurement.class_means(net, data.train_x, data.train_y).astype(net.dtype)
+        another = labels[partners[OTHER]]
         overall = np.average(means, axis=0, weights=np.bincount(data.train_y, minlength=len(means)))
         no_image = {
             CLASS_MEAN: (from_means(means, labels), labels),
@@ -207,11 +202,6 @@ def points(nets: Sequence[NetSwaps], branch: str, kind: str, measure: str = "err
     return np.array([100 * getattr(getattr(net, branch)[kind], measure) for net in nets])
 
 
-def rises(nets: Sequence[NetSwaps], kind: str) -> np.ndarray:
-    """Return by how many points the error with gates of one kind exceeds that with an image's own, of each net."""
-    return points(nets, "gates", kind) - points(nets, "gates", OWN)
-
-
 def numbers(log: GateSwapsLog) -> dict:
     """Return what the page quotes: means and intervals, in %, of ReLU, tanh from −2 and tanh from −4, in this order.
 
@@ -228,7 +218,10 @@ def numbers(log: GateSwapsLog) -> dict:
             for kind in kinds
         }
 
-    rise = {kind: {of: interval(rises(nets, kind)) for of, nets in groups.items()} for kind in (SAME, OVERALL_MEAN)}
+    rise = {  # of the error, over that with an image's own gates
+        kind: {of: interval(points(nets, "gates", kind) - points(nets, "gates", OWN)) for of, nets in groups.items()}
+        for kind in (SAME, OVERALL_MEAN)
+    }
     judged = {kind: {of: judge_better(rise[kind][of], ACCURACY_MARGIN) for of in groups} for kind in rise}
     return {
         "error": shares("gates", "error"),

@@ -54,9 +54,7 @@ class NetLesions(Result):
     lesioned_loss: lists_of(float, "L")
     idle_share: Share
     closings: dict[str, Closing]  # by ORDERS; in the committed logs others, too
-    # In the committed logs alone, for nothing reads them:
-    idle: list[Count] | None = None
-    needed: list[Count] | None = None
+    unread = ("idle", "needed")
 
 
 @dataclass
@@ -67,7 +65,7 @@ class LesionsLog(Log):
     point: float
     set_images: Count
     nets: NonEmpty[NetLesions]
-    idle_thresholds: list[float] | None = None  # in the committed logs alone
+    unread = ("idle_thresholds",)
 
 
 EXPERIMENT = Experiment(__name__, __doc__, LesionsLog, tuple(models.NETS), nets=models.NETS)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from highway_lab.fields import Count, NonEmpty, Share
+from highway_lab.fields import NonEmpty, Share
 from highway_lab.logs import numbers
 from highway_networks import Dataset, DeepNet, as_inputs, rounded, softmax_cross_entropy
 
@@ -116,12 +116,13 @@ class Gates:
     change: NonEmpty[float]  # mean norm of y - x, by layer
     bias_and_mean_T: float | None
     bias_and_layer: float | None
-    # In the committed logs alone, for nothing reads them:
-    bias_change: float | None = None
-    ever_open: Share | None = None
-    layer_of_most_change: Count | None = None
-    sample_layer_of_most_change: Count | None = None
-    bias_and_mean_T_by_gate: float | None = None
+    unread = (
+        "bias_change",
+        "ever_open",
+        "bias_and_mean_T_by_gate",
+        "layer_of_most_change",
+        "sample_layer_of_most_change",
+    )
 
 
 def summarize(net: DeepNet, activity: Activity) -> Gates:

@@ -76,7 +76,7 @@ class Seen:
     lesioned_error: lists_of(Share, "L")
     lesioned_loss: lists_of(float, "L")
     flips: lists_of(Share, "L")  # share of images whose prediction changes
-    closed_error: Share | None = None  # in the committed logs alone, for nothing reads it
+    unread = ("closed_error",)
 
 
 @dataclass

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import visualize_highway_networks as viz
-from highway_lab.cli import OneLineParser, run_cli
+from highway_lab.cli import OneLineParser, add_style_flag, run_cli
 from highway_lab.figures import (
     check_drawn,
     drawing,
@@ -55,7 +55,7 @@ def frames(log: viz.RunLog) -> Iterator[np.ndarray]:
     kinds = viz.kinds_with_gates(log)
     means = {kind: viz.gate_means(of_kind).mean(axis=0) for kind, of_kind in kinds.items()}
     title, rows = f"{viz.describe(log, log.runs)}: epoch ", 1 + len(kinds)
-    figure, (scores, *panels) = new_figure(f"{title}0", 2.8 * rows, dpi=100, nrows=rows)
+    figure, (scores, *panels) = new_figure(f"{title}0", 2.8 * rows, nrows=rows)
     images, field = viz.scored_on(log)
     viz.draw_history(scores, log, field)
     growing = {line: line.get_xydata() for line in scores.lines}
@@ -113,8 +113,13 @@ def has_animation(log: viz.RunLog) -> bool:
     return len(viz.depths_of(log)) == 1 and bool(viz.runs_with_gates(log))
 
 
-def animate(path: str | os.PathLike, out: str | os.PathLike | None = None) -> Path:
-    """Animate a log and return the path of the animation; by default it lies beside the log's pictures."""
+def animate(
+    path: str | os.PathLike, out: str | os.PathLike | None = None, style: str | os.PathLike | None = None
+) -> Path:
+    """Animate a log and return the path of the animation; by default it lies beside the log's pictures.
+
+    style: a matplotlibrc whose lines change the look
+    """
     log, path = viz.read_log(path), as_path(path)
     if not has_animation(log):
         found = f"depths {viz.depths_of(log)}" if viz.runs_with_gates(log) else "no run with gates that finished"
@@ -126,7 +131,7 @@ def animate(path: str | os.PathLike, out: str | os.PathLike | None = None) -> Pa
     options: dict[str, Any] = {"loop": 0, "duration": [FRAME_MS] * (n - 1) + [LAST_FRAME_MS]}
     options["comment"] = f"{name_with_digest(path)}\n{renderer()}".encode()
     animation = BytesIO()
-    with drawing(out.name, path), own_style():
+    with drawing(out.name, path), own_style(style, **{"figure.dpi": 100}):
         images = share_palettes(frames(log))
         next(images).save(animation, "GIF", save_all=True, append_images=images, **options)  # drawn as it writes
     make_place(out)
@@ -143,11 +148,12 @@ def animate_command(arguments: argparse.Namespace) -> None:
         check_suffix("--out", arguments.out, NAME)
     logs = arguments.logs or [path for path in viz.found_logs() if has_animation(viz.read_log(path))]
     for path in logs or viz.found_logs()[:1]:  # which says why it has no animation
-        print(f"made {animate(path, arguments.out)}")
+        print(f"made {animate(path, arguments.out, arguments.style)}")
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = OneLineParser(prog="python make_highway_networks_gif.py", description="Animate run logs.")
     parser.add_argument("logs", nargs="*", type=Path, metavar="LOG.json", help="with gates (default: run*.json here)")
     parser.add_argument("--out", type=Path, metavar="PATH", help=f"the animation (default: {NAME}, or below viz/)")
+    add_style_flag(parser)
     return run_cli(parser, animate_command, argv)

@@ -4,6 +4,8 @@
     python visualize_highway_networks.py LOG.json ...  these
     python visualize_highway_networks.py LOG.json --watch   this one again whenever it has grown, until it is finished
 
+In a program: `plot(read_log("run.json"), "T_gate_bars").savefig("gates.pdf")`.
+
 Pictures of run.json and run_sweep.json go to viz/, those of any other log to a folder of its own there. A job
 that still runs, or was killed, has LOG.DATASET.jsonl instead of a log: its pictures say how many epochs are trained.
 """
@@ -32,7 +34,7 @@ from matplotlib.ticker import MaxNLocator
 
 import highway_lab.logs
 from conv_recipes import ConvConfig
-from highway_lab.cli import OneLineParser, run_cli
+from highway_lab.cli import OneLineParser, add_picture_flags, picture_flags, run_cli
 from highway_lab.commands import found_lines_beside, read_unfinished
 from highway_lab.console import count_of, name_tested
 from highway_lab.datasets import DATASETS
@@ -41,9 +43,11 @@ from highway_lab.figures import (
     INK,
     draw_level,
     draw_seeds,
+    fit,
     label_ends,
     new_figure,
     number_layers,
+    own_style,
     picture_folder,
     save_all,
     set_title,
@@ -52,7 +56,7 @@ from highway_lab.files import in_order, read_bytes
 from highway_lab.logs import RunLog, RunRecord, grouped
 from highway_networks import Config, InputError, as_path
 
-__all__ = ["draw", "main", "read_log", "watch"]
+__all__ = ["draw", "main", "plot", "read_log", "watch"]
 
 MOST_PANELS = 8
 LONG_LABEL = 24  # letters; two panels of one set of labels have longer ones beside the last panel only
@@ -355,14 +359,34 @@ def own_folder(path: Path) -> Path:
     return picture_folder(path, Path("run_sweep.json" if path.stem.startswith("run_sweep") else "run.json"))
 
 
-def draw(path: str | os.PathLike, folder: str | os.PathLike | None = None) -> list[Path]:
-    """Draw a log, as a sweep if it has several depths, into a folder (by default its own); return the pictures."""
-    return draw_log(read_log(path), as_path(path), folder)
+def draw(path: str | os.PathLike, out: str | os.PathLike | None = None, **flags: Any) -> list[Path]:
+    """Draw a log, as a sweep if it has several depths, into a folder (by default its own); return the pictures.
+
+    flags: `format` and `style`, as the command has them
+    """
+    return draw_log(read_log(path), as_path(path), out=out, **flags)
 
 
-def draw_log(log: RunLog, path: Path, folder: str | os.PathLike | None = None) -> list[Path]:
-    """Draw a log that has been read, its gates in a picture for each kind of block that has them."""
-    folder = as_path(folder) if folder else own_folder(path)
+def draw_log(log: RunLog, path: Path, **flags: Any) -> list[Path]:
+    """Draw a log that has been read."""
+    return save_all({f"{name}.png": of for name, of in figures_of(log).items()}, own_folder(path), path, **flags)
+
+
+def plot(log: RunLog, name: str | None = None, style: str | os.PathLike | None = None) -> Figure:
+    """Return a figure of a log, by default the first, as matplotlib's; it has the name of the picture of a command.
+
+    style: a matplotlibrc whose lines change the look
+    """
+    figures = figures_of(log)
+    if name not in (None, *figures):
+        raise InputError(f"name: expected one of {', '.join(figures)}, found {name}; choose one of them")
+    with own_style(style):
+        figure = figures[name or next(iter(figures))]()
+        return fit(figure) if style else figure
+
+
+def figures_of(log: RunLog) -> dict[str, Callable[[], Figure]]:
+    """Return what draws each figure of a log, by name; several depths are a sweep, each kind of gates has a figure."""
 
     def drawn(figure: Callable[[RunLog], Axes | np.ndarray], shown: RunLog, kind: str) -> Figure:
         for block in blocks:
@@ -380,14 +404,15 @@ def draw_log(log: RunLog, path: Path, folder: str | os.PathLike | None = None) -
         name = "plain_loss_collapse" if is_stuck else figure.__name__
         for kind, of_kind in kinds.items() if figure in GATE_FIGURES else [("", log)]:
             ending = kind if len(kinds) > 1 else ""
-            path_of_kind = folder / f"{name}{'-' * bool(ending)}{ending}.png"
-            pictures[path_of_kind] = partial(drawn, figure, of_kind, ending)
-    save_all(pictures, path)
-    return [*pictures]
+            pictures[f"{name}{'-' * bool(ending)}{ending}"] = partial(drawn, figure, of_kind, ending)
+    return pictures
 
 
 def watch(
-    path: str | os.PathLike, folder: str | os.PathLike | None = None, wait: Callable[[float], object] = time.sleep
+    path: str | os.PathLike,
+    out: str | os.PathLike | None = None,
+    wait: Callable[[float], object] = time.sleep,
+    **flags: Any,
 ) -> None:
     """Draw a log, or the epochs that its job has trained so far, whenever they change, until the log is finished.
 
@@ -407,7 +432,7 @@ def watch(
         if there and there != drawn:
             try:
                 log = read_log(there[0])
-                pictures = draw_log(log, there[0], folder)
+                pictures = draw_log(log, there[0], out=out, **flags)
             except (InputError, OSError):  # the finished log may have replaced it while it was read
                 if there == failed:
                     raise
@@ -436,10 +461,10 @@ def draw_command(arguments: argparse.Namespace) -> None:
     if arguments.watch:
         if len(arguments.logs) != 1:
             raise InputError(f"--watch: expected one LOG.json, found {len(arguments.logs)}; name the log to watch")
-        watch(arguments.logs[0], arguments.out)
+        watch(arguments.logs[0], **picture_flags(arguments))
         return
     for path in arguments.logs or found_logs():
-        pictures = draw(path, arguments.out)
+        pictures = draw(path, **picture_flags(arguments))
         for picture in pictures:
             print(f"drew {picture}")
         if not any(picture.name.startswith("T_gate") for picture in pictures):
@@ -449,6 +474,6 @@ def draw_command(arguments: argparse.Namespace) -> None:
 def main(argv: list[str] | None = None) -> int:
     parser = OneLineParser(prog="python visualize_highway_networks.py", description="Draw run logs.")
     parser.add_argument("logs", nargs="*", type=Path, metavar="LOG.json", help="default: every run*.json here")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where pictures go (default: viz, or below it)")
+    add_picture_flags(parser)
     parser.add_argument("--watch", action="store_true", help="draw it whenever it has grown, until it is finished")
     return run_cli(parser, draw_command, argv)

@@ -20,10 +20,9 @@ import numpy as np
 from joblib import cpu_count
 from matplotlib.figure import Figure
 
-from highway_lab.cli import OneLineParser, run_cli
+from highway_lab.cli import OneLineParser, add_picture_flags, picture_flags, run_cli
 from highway_lab.fields import Count, NonEmpty
 from highway_lab.figures import INK, draw_level, label_ends, new_figure, picture_folder, save_all
-from highway_lab.files import check_suffix
 from highway_lab.logs import Log, environment
 
 from .contenders import CONTENDERS, ENTRIES, Case, Entry, why_missing
@@ -152,12 +151,14 @@ def plot(argv: Sequence[str] | None = None) -> int:
     log = BENCHMARK.log_path
     parser = OneLineParser(prog="python -m benchmarks plot", description="Draw the training step.")
     parser.add_argument("log", nargs="?", type=Path, default=log, metavar="LOG.json", help="default: %(default)s")
-    parser.add_argument("--out", type=Path, metavar="PICTURE.png", help=f"default: {PICTURE}, or below viz/")
+    add_picture_flags(parser)
 
     def draw(arguments: argparse.Namespace) -> None:
-        picture = arguments.out or picture_folder(arguments.log, log) / PICTURE.name
-        check_suffix("--out", picture, PICTURE.name)
-        save_all({picture: partial(step_figure, BENCHMARK.read(arguments.log))}, arguments.log)
+        pictures, folder = (
+            {PICTURE.name: partial(step_figure, BENCHMARK.read(arguments.log))},
+            picture_folder(arguments.log, log),
+        )
+        (picture,) = save_all(pictures, folder, arguments.log, **picture_flags(arguments))
         print(f"drew {picture}")
 
     return run_cli(parser, draw, argv)

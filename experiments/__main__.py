@@ -18,7 +18,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from highway_lab.cli import OneLineParser, count, run_cli
+from highway_lab.cli import OneLineParser, add_picture_flags, count, picture_flags, run_cli
 from highway_lab.files import in_order
 
 from .common import load, place_of
@@ -94,23 +94,27 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def plot(_: argparse.Namespace) -> int:
+def plot(arguments: argparse.Namespace) -> int:
     """Draw the figures of every log that is there, up to the first that fails, and that of the README.
 
     Returns the exit code.
     """
-    from highway_lab.figures import save_all
+    from highway_lab.figures import places, save_all
 
     from . import three_panels
 
-    for experiment in map(load, NAMES):
+    flags, experiments = picture_flags(arguments), [*map(load, NAMES)]
+    names = [three_panels.PICTURE.name, *(name for of in experiments for name in of.contents.FIGURES)]
+    places(names, Path("viz"), flags["out"], flags["format"])  # a file is none for all
+    words = [f"--{name}={value}" for name, value in flags.items() if value]
+    for experiment in experiments:
         if not experiment.existing_logs():
             print(f"no log, no figure: {experiment.parser.prog} run makes it", file=sys.stderr)
-        elif code := experiment.main(["plot"]):
+        elif code := experiment.main(["plot", *words]):
             return code
     if all(map(Path.exists, three_panels.LOGS)):
-        save_all({three_panels.PICTURE: three_panels.figure}, *three_panels.LOGS)
-        print(f"drew {three_panels.PICTURE}")
+        picture = {three_panels.PICTURE.name: three_panels.figure}
+        print(*map("drew {}".format, save_all(picture, three_panels.PICTURE.parent, *three_panels.LOGS, **flags)))
     return 0
 
 
@@ -123,7 +127,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = OneLineParser(prog="python -m experiments", description="The paper's figures and questions.")
     parser.set_defaults(action=show)
     commands = parser.add_subparsers(dest="command", metavar="NAME|plot|run")
-    commands.add_parser("plot", help="draw every figure").set_defaults(action=plot)
+    command = commands.add_parser("plot", help="draw every figure")
+    command.set_defaults(action=plot)
+    add_picture_flags(command)
     command = commands.add_parser("run", help="run them all")
     command.set_defaults(action=run)
     command.add_argument("--jobs", type=count, default=1, metavar="N", help="local processes")

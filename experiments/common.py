@@ -19,7 +19,7 @@ import numpy as np
 
 import highway_lab.logs
 from highway_lab import commands
-from highway_lab.cli import OneLineParser, import_words, quote, run_cli
+from highway_lab.cli import OneLineParser, add_picture_flags, import_words, picture_flags, quote, run_cli
 from highway_lab.datasets import load_dataset
 from highway_lab.files import lock_log, make_place, read_bytes, remove
 from highway_lab.intervals import Interval
@@ -64,6 +64,7 @@ class Experiment:
         self._commands = self.parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
         plot = self.add("plot", self.plot, "draw the figures of logs, and print what they say")
         plot.add_argument("logs", nargs="*", type=Path, metavar="LOG", help=f"default: {self.log_path()}, and such")
+        add_picture_flags(plot)
 
     def add(self, name: str, action: Callable[[argparse.Namespace], None], help: str) -> argparse.ArgumentParser:
         """Add a sub-command; returns its parser, for its flags."""
@@ -162,16 +163,14 @@ class Experiment:
         logs = [self.read(path) for path in paths]
         with drawing("the numbers", *paths):
             pprint(plain(self.contents.numbers(*logs)), width=120, compact=True, sort_dicts=False)
-        self.draw(paths, *logs)
+        self.draw(arguments, paths, *logs)
 
-    def draw(self, paths: Sequence[Path], *shown: Any) -> None:
-        """Draw all figures, functions of what is shown, of these logs."""
+    def draw(self, arguments: argparse.Namespace, paths: Sequence[Path], *shown: Any) -> None:
+        """Draw all figures of what logs say, and print where they are."""
         from highway_lab.figures import save_all
 
-        folder = self.folder_of(paths)
-        pictures = {folder / name: partial(draw, *shown) for name, draw in self.contents.FIGURES.items()}
-        save_all(pictures, *paths)
-        for path in pictures:
+        pictures = {name: partial(draw, *shown) for name, draw in self.contents.FIGURES.items()}
+        for path in save_all(pictures, self.folder_of(paths), *paths, **picture_flags(arguments)):
             print(f"drew {path}")
 
 

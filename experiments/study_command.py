@@ -338,7 +338,7 @@ class StudyExperiment(Experiment):
         for of in results.values():
             with drawing("a summary", *paths):
                 print(summary(of), end="\n\n")
-        self.draw(paths, self.in_one(results))
+        self.draw(arguments, paths, self.in_one(results))
 
     def print_table(self, arguments: argparse.Namespace) -> None:
         """Print all runs of a log as CSV: cell, setting, by which criteria that was chosen, seed, what was measured."""

@@ -222,6 +222,27 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+FORMATS = ("png", "pdf", "svg")  # of pictures
+
+
+def add_picture_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of every command that draws: --out, --format and --style."""
+    text = "folder of the pictures, or the file of a single one (default: viz, or a folder below it for other logs)"
+    parser.add_argument("--out", type=Path, metavar="FOLDER|FILE", help=text)
+    parser.add_argument("--format", choices=FORMATS, help="default: that of --out, if it is a file, else png")
+    add_style_flag(parser)
+
+
+def add_style_flag(parser: argparse.ArgumentParser) -> None:
+    text = "a matplotlibrc whose lines change the look, such as font.size: 20 or figure.dpi: 300"
+    parser.add_argument("--style", type=Path, metavar="FILE", help=text)
+
+
+def picture_flags(given: argparse.Namespace) -> dict[str, Any]:
+    """Return what the flags of `add_picture_flags` say, as `save_all` takes it."""
+    return {name: getattr(given, name) for name in ("out", "format", "style")}
+
+
 def add_hyperparameters(parser: argparse.ArgumentParser, config: type, leave_out: Collection[str] = ()) -> None:
     """Add a flag for each field of a dataclass of hyperparameters; a flag that is not given sets no attribute."""
     for field, parse in core.types_of(config).items():

@@ -1,21 +1,23 @@
 """The shared look of pictures and tables: colours, sizes, lines for seeds, labels at line ends; and saving.
 
 Figures are made without pyplot, so that no window system is needed, and saved in a style of their own, which leaves
-matplotlib's settings as they were. The same log gives the same bytes.
+matplotlib's settings as they were. The same log gives the same bytes, as PNG, PDF or SVG.
 """
 
 import functools
 import hashlib
 import html
 import io
+import logging
 import os
 import platform
+import re
 import textwrap
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import cycle
+from itertools import cycle, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +33,12 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
 
+from highway_lab.cli import FORMATS
 from highway_lab.files import atomic_write, make_place, printable, read_bytes
 from highway_networks import InputError, as_path
 
 WIDTH = 8.3  # inches: the width of a README's column at 100 pixels an inch
-DPI = 200  # for dense screens
+FONT_SIZE = 11
 INK, FAINT_INK = "#333333", "#767676"
 
 
@@ -60,12 +63,13 @@ STYLE: dict[str, Any] = {
     "axes.spines.top": False,
     "axes.titlecolor": INK,
     "axes.titlelocation": "left",
-    "axes.titlesize": 12,
-    "figure.titlesize": 13,
-    "font.size": 11,
+    "figure.dpi": 200,  # for dense screens
+    "figure.figsize": (WIDTH, WIDTH),
+    "font.size": FONT_SIZE,
     "image.cmap": SEQUENTIAL,
     "lines.linewidth": 2.5,
     "lines.solid_capstyle": "round",
+    "svg.hashsalt": "highway",  # else each picture has identifiers of its own
     "text.color": INK,
     "xtick.color": FAINT_INK,
     "xtick.labelcolor": INK,
@@ -74,23 +78,61 @@ STYLE: dict[str, Any] = {
 }
 
 
+TITLES = {"axes.titlesize": 12, "figure.titlesize": 13}  # beside FONT_SIZE
+
+
 @contextmanager
-def own_style() -> Iterator[None]:
-    """Draw in STYLE for a while: a user's matplotlibrc or settings would change the bytes of a picture."""
+def own_style(style: str | os.PathLike | None = None, **usual: Any) -> Iterator[None]:
+    """Draw in STYLE for a while, with `usual` in it and with what the file `style` sets, a matplotlibrc.
+
+    Other settings of a user's, and that matplotlibrc which is read without being named, would change a picture's bytes.
+    Raises InputError for a file that matplotlib does not understand.
+    """
+    given = read_style(style) if style else {}
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(STYLE)
+        matplotlib.rcParams.update(STYLE | usual | given)
+        matplotlib.rcParams.update({name: scaled(size) for name, size in TITLES.items() if name not in given})
         COLORS.clear()  # what was drawn before must not change the colours of the next picture
         COLORS.update(BLOCK_COLORS)
         COLORS.default_factory = cycle(SPARE_COLORS).__next__
         yield
 
 
+def read_style(path: str | os.PathLike) -> dict[str, Any]:
+    """Return what a matplotlibrc sets; raises InputError unless matplotlib understands all of it."""
+
+    def refuse(record: logging.LogRecord) -> bool:  # matplotlib warns of a line, and leaves it out
+        raise ValueError(record.getMessage())
+
+    path = as_path(path)
+    read_bytes(path)
+    logger = logging.getLogger("matplotlib")
+    logger.addFilter(refuse)
+    try:
+        found = matplotlib.rc_params_from_file(os.fspath(path), fail_on_error=True, use_default_template=False)
+    except (ValueError, TypeError) as error:
+        expected = "expected a matplotlibrc, with lines such as font.size: 20"
+        raise InputError(f"{path}: {expected}, found: {str(error).strip().splitlines()[0]}; mend it") from error
+    finally:
+        logger.removeFilter(refuse)
+    return {name: value for name, value in found.items() if name != "backend"}  # the one that a context leaves set
+
+
+def scaled(size: float) -> float:
+    """Return the size of a text that is `size` beside texts of FONT_SIZE, in points."""
+    return size * matplotlib.rcParams["font.size"] / FONT_SIZE
+
+
 class LegibleFigure(Figure):  # type: ignore[misc]
     """A figure that draws its texts in whatever script: in another font where its own lacks the characters, or escaped.
 
-    A user's names of classes and folders may be in any script.
+    A user's names of classes and folders may be in any script. `ends` are the labels of lines, by axes.
     """
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+        self.ends: dict[Axes, dict[Line2D, Annotation]] = {}
 
     def draw(self, renderer: Any) -> None:
         for text in self.findobj(Text):
@@ -130,16 +172,20 @@ def characters_in(font_file: str) -> frozenset[str]:
     return frozenset(map(chr, font.get_charmap())) if font.scalable else frozenset()
 
 
-def new_figure(title: str, height: float, *, dpi: int = DPI, **subplots: Any) -> tuple[Figure, Axes]:
+def new_figure(title: str, height: float, **subplots: Any) -> tuple[Figure, Axes]:
     """Return a figure of README width and its axes (an array if `subplots` asks for several); height in inches."""
-    figure = empty_figure(height, dpi)
+    figure = empty_figure(height)
     set_title(figure, title)
     return figure, figure.subplots(**subplots)
 
 
-def empty_figure(height: float, dpi: int = DPI) -> Figure:
-    """Return a figure of README width without axes; height in inches."""
-    figure = LegibleFigure(figsize=(WIDTH, height), dpi=dpi, layout="constrained")
+def empty_figure(height: float) -> Figure:
+    """Return a figure of README width without axes; height in inches.
+
+    A style's `figure.figsize` has another width. Larger texts make it higher, as there must be room beside an axis.
+    """
+    width = matplotlib.rcParams["figure.figsize"][0]
+    figure = LegibleFigure(figsize=(width, height * max(width / WIDTH, scaled(1))), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
     return figure
 
@@ -167,10 +213,54 @@ def set_title(figure: FigureBase, title: str, *, math: bool = False) -> None:
     """
     text = figure.suptitle(title, x=0.01, horizontalalignment="left", parse_math=math)
     make_legible(text)  # before it is measured
-    shown = 0.99 * figure.bbox.width / text.get_window_extent().width
-    if shown < 1:
+    wrap(text, 0.99 * figure.bbox.width, text.get_window_extent().width)
+
+
+def wrap(text: Text, room: float, length: float) -> None:
+    """Break a text into lines where it is longer than there is room, both in pixels."""
+    if room < length:
         words = text.get_text().replace(" %", "\u00a0%").replace(" ± ", "\u00a0±\u00a0")
-        text.set_text(textwrap.fill(words, int(0.9 * shown * len(words))))
+        lines, shown = words.split("\n"), 0.9 * room / length
+        width = max(1, int(shown * max(map(len, lines))))
+        text.set_text("\n".join(textwrap.fill(line, width, break_long_words=False) for line in lines))
+
+
+def fit(figure: Figure) -> Figure:
+    """Make room in a figure whose style may have larger texts than it was made for; return it.
+
+    Titles and labels of axes that meet, or leave the figure, are broken into lines, numbers that meet at an axis are
+    left out, and labels at line ends find their places anew.
+    """
+    figure.draw_without_rendering()  # only the layout knows where things are
+    room = {text: axes.bbox.size for axes in figure.axes for text in titles_and_labels(axes)}
+    ends = [label for labels in figure.ends.values() for label in labels.values()]
+    boxes = {text: text.get_window_extent() for text in (*room, *ends)}
+    for text in room:
+        box, upward = boxes[text], int(text.get_rotation() == 90)
+        (start, end), bounds = box.get_points()[:, upward], figure.bbox.get_points()[:, upward]
+        if start < bounds[0] or end > bounds[1] or box.count_overlaps(boxes.values()) > 1:
+            wrap(text, room[text][upward], end - start)
+    for axes in figure.axes:
+        last = -np.inf
+        for label in numbers_below(axes):
+            box = label.get_window_extent()
+            label.set_visible(box.x0 > last)
+            last = box.x1 + scaled(FONT_SIZE / 4) if box.x0 > last else last
+    figure.draw_without_rendering()
+    for axes, labels in figure.ends.items():
+        place_labels(axes, labels)
+    return figure
+
+
+def titles_and_labels(axes: Axes) -> list[Text]:
+    texts = [axes.xaxis.label, axes.yaxis.label, *(of for of in axes.get_children() if isinstance(of, Text))]
+    return [of for of in texts if of.get_text() and of.get_visible() and of not in axes.texts]
+
+
+def numbers_below(axes: Axes) -> list[Text]:
+    """Return the labels of the ticks of an x-axis that are drawn."""
+    low, high = sorted(axes.get_xlim())
+    return [of for of in axes.get_xticklabels() if of.get_visible() and low <= of.get_position()[0] <= high]
 
 
 def draw_seeds(
@@ -217,19 +307,22 @@ def label_ends(*panels: Axes) -> dict[Axes, dict[Line2D, Annotation]]:
         for axes in panels
     }
     whole = panels[0].figure.figure  # of which it may be a part
+    whole.ends |= labels
     whole.draw_without_rendering()  # only the layout knows how tall the axes are
     for axes in panels:
-        if labels[axes]:
-            place_labels(axes, labels[axes])
+        place_labels(axes, labels[axes])
     return labels
 
 
 def place_labels(axes: Axes, labels: Mapping[Line2D, Annotation]) -> None:
     """Move each label to the height at which its line ends, apart from the others and within the axes' height."""
+    if not labels:
+        return
     ends = [end_height(line) for line in labels]
     points_a_pixel = 72 / axes.figure.dpi
     heights = axes.get_yaxis_transform().transform([(1, end) for end in ends])[:, 1] * points_a_pixel
-    gap = LABEL_GAP * max(label.get_fontsize() for label in labels.values())
+    tallest = max(label.get_window_extent().height for label in labels.values()) * points_a_pixel
+    gap = max(tallest, LABEL_GAP * max(label.get_fontsize() for label in labels.values()))
     bottom, top = axes.bbox.intervaly * points_a_pixel
     places = spread(heights, gap, bottom + gap / 2, top)
     for label, end, shift in zip(labels.values(), ends, places - heights, strict=True):
@@ -286,7 +379,7 @@ def picture_folder(log: str | os.PathLike, committed: Path) -> Path:
 
 
 @contextmanager
-def drawing(what: object, *sources: str | os.PathLike) -> Iterator[None]:
+def drawing(what: object, *sources: str | os.PathLike, remedy: str = "make the log anew") -> Iterator[None]:
     """Turn whatever is raised while a picture or a table is made of logs into an InputError that names it and them.
 
     Each field of a log has been checked by then: the log contradicts itself in some other way.
@@ -298,26 +391,55 @@ def drawing(what: object, *sources: str | os.PathLike) -> Iterator[None]:
     except Exception as error:
         found = " ".join(f"{type(error).__name__}: {error}".split())[:150]
         logs = ", ".join(map(str, sources))
-        raise InputError(f"{logs}: expected a log to make {what} of, found: {found}; make the log anew") from error
+        raise InputError(f"{logs}: expected a log to make {what} of, found: {found}; {remedy}") from error
 
 
-def save_all(pictures: Mapping[Any, Callable[[], Figure | str]], *sources: str | os.PathLike) -> None:
-    """Draw pictures, functions that return a figure or a page of HTML by their paths, and only then write all of them.
+def save_all(
+    pictures: Mapping[str, Callable[[], Figure | str]],
+    folder: Path,
+    *sources: str | os.PathLike,
+    out: str | os.PathLike | None = None,
+    format: str | None = None,
+    style: str | os.PathLike | None = None,
+) -> list[Path]:
+    """Draw pictures, functions that return a figure or a page of HTML by their names; return where they are.
 
-    Their metadata name their logs, `sources`. Raises InputError if one cannot be drawn or written, or if a file is in
-    its place that is no picture of a log.
+    They are written when all are drawn, into `folder`, unless the flags of `add_picture_flags` say otherwise. Their
+    metadata name their logs, `sources`. Raises InputError if one cannot be drawn or written, or if a file is in its
+    place that is no picture of a log.
     """
-    places = {as_path(path): draw for path, draw in pictures.items()}
-    check_drawn(*places)
+    paths = places([*pictures], folder, as_path(out) if out else None, format)
+    check_drawn(*paths)
     with drawing("pictures", *sources):
         origin, drawn = "\n".join(map(name_with_digest, sources)), {}
-    for path, draw in places.items():
-        with drawing(path.name, *sources), own_style():
-            drawn[path] = _content(draw(), origin)
+    for path, draw in zip(paths, pictures.values(), strict=True):
+        remedy = {"remedy": "draw it without --style"} if style else {}  # it may ask for what is not installed
+        with drawing(path.name, *sources, **remedy), own_style(style):
+            picture = draw()
+            if style and isinstance(picture, Figure):
+                fit(picture)
+            drawn[path] = _content(picture, origin, path.suffix)
     for path, content in drawn.items():
         make_place(path)
         with atomic_write(path) as file:
             file.write(content)
+    return paths
+
+
+def places(names: Sequence[str], folder: Path, out: Path | None = None, format: str | None = None) -> list[Path]:
+    """Return the paths of pictures: in `out`, else `folder`, or `out` itself if it is a file for a single one."""
+    if out is None or out.is_dir() or not out.suffix[1:].isalpha():
+        return [(out or folder) / re.sub("png$", format or "png", name) for name in names]
+    if len(names) != 1:
+        remedy = f"try --out {out.with_suffix('')}, and --format"
+        raise InputError(f"--out: expected a folder for {len(names)} pictures, found {out}; {remedy}")
+    endings = [f".{of}" for of in FORMATS] if names[0].endswith(".png") else [Path(names[0]).suffix]
+    if out.suffix not in endings:
+        expected = f"a folder, or a name that ends with {', '.join(endings)}"
+        raise InputError(f"--out: expected {expected}, found {out}; choose another")
+    if format not in (None, out.suffix[1:]):
+        raise InputError(f"--format: expected {out.suffix[1:]}, as in --out {out}, found {format}; leave one out")
+    return [out]
 
 
 def check_drawn(*paths: Path) -> None:
@@ -328,14 +450,24 @@ def check_drawn(*paths: Path) -> None:
             raise InputError(f"{path}: {found}; move it, or choose another place")
 
 
-def _content(picture: Figure | str, origin: str) -> bytes:
-    """Return the bytes of a figure as PNG, or of a page of HTML, with its origin."""
+METADATA = {  # names of origin, software and, where it has one by default, date: that would change the bytes
+    ".png": ("Source", "Comment"),
+    ".pdf": ("Subject", "Keywords", "CreationDate"),
+    ".svg": ("Source", "Description", "Date"),
+}
+
+
+def _content(picture: Figure | str, origin: str, suffix: str) -> bytes:
+    """Return the bytes of a figure in the format of a suffix, or of a page of HTML, with its origin."""
     if isinstance(picture, str):
         about = {"source": origin, "generator": page_renderer()}
         tags = "".join(f'\n<meta name="{name}" content="{html.escape(of)}">' for name, of in about.items())
         return picture.replace("<head>", f"<head>{tags}", 1).encode()
     file = io.BytesIO()
-    picture.savefig(file, format="png", metadata={"Source": origin, "Comment": renderer()})
+    if suffix == ".pdf":  # in which other texts are not as they are written
+        origin = origin.encode("ascii", "backslashreplace").decode()
+    metadata = dict(zip_longest(METADATA[suffix], (origin, renderer())))
+    picture.savefig(file, format=suffix[1:], metadata=metadata)
     return file.getvalue()
 
 

@@ -9,6 +9,7 @@ import html
 import io
 import re
 import warnings
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -202,6 +203,9 @@ def test_a_file_that_is_no_picture_of_a_log_is_not_replaced(workdir, refused, pr
         pytest.param(pictures, made_up_log(seeds=()), [], ["run.json", "length >= 1", "$.runs"], id="no runs"),
         pytest.param(pictures, made_up_log(), ["--out", "here"], ["--out", "LOG.json"], id="a folder for no one log"),
         pytest.param(pictures, made_up_log(), ["run.json", "--out", "run.json"], ["run.json"], id="a file in the way"),
+        pytest.param(pictures, made_up_log(), ["run.json", "--out", "a.pdf"], ["folder for 4", "--out a"], id="a file"),
+        pytest.param(pictures, made_up_log(), ["--style", "none"], ["none: expected a readable file"], id="no style"),
+        pytest.param(pictures, made_up_log(), ["--style", "run.json"], ["a matplotlibrc", "colon"], id="another file"),
         pytest.param(gif, None, [], ["run.json", "python highway_networks.py --seed 0"], id="nothing to animate"),
         pytest.param(gif, made_up_log(blocks=["plain"]), [], ["run.json", "gates"], id="no gates"),
         pytest.param(gif, made_up_log(diverged=[("highway", 0)]), [], ["run.json", "gates"], id="diverged"),
@@ -322,8 +326,8 @@ def cut(log, epochs: dict[tuple[str, int], int]):
 )
 def test_pictures_of_an_unfinished_log_show_its_epochs(epochs, words, tmp_path, monkeypatch):
     drawn, log = [], made_up_log(seeds=(0, 1), diverged=[("plain", 0)])
-    monkeypatch.setattr(pictures, "save_all", lambda made, _: drawn.extend(draw() for draw in made.values()))
-    pictures.draw_log(cut(log, epochs) if epochs else log, Path("log.json"), tmp_path)
+    monkeypatch.setattr(pictures, "save_all", lambda made, *_, **__: drawn.extend(draw() for draw in made.values()))
+    pictures.draw_log(cut(log, epochs) if epochs else log, Path("log.json"), out=tmp_path)
     assert [figure.get_supxlabel() for figure in drawn] == [words] * 4
 
 
@@ -446,7 +450,7 @@ def test_a_picture_that_cannot_be_drawn_leaves_all_of_them_as_they_were(workdir)
     whole, (broken, axes) = figures.new_figure("whole", 2)[0], figures.new_figure("broken", 2)
     axes.set_title("$\\nosuchcommand$")
     with refused_with("run.json: expected a log to make b.png of, found: ValueError", "nosuchcommand", "anew"):
-        figures.save_all({Path("a.png"): lambda: whole, Path("b.png"): lambda: broken}, "run.json")
+        figures.save_all({"a.png": lambda: whole, "b.png": lambda: broken}, Path(), "run.json")
     assert set(files_below(workdir)) == {"a.png", "run.json"}
     assert (workdir / "a.png").read_text("utf-8") == "old, of a log with sha256 0"
 
@@ -454,10 +458,53 @@ def test_a_picture_that_cannot_be_drawn_leaves_all_of_them_as_they_were(workdir)
 def test_a_page_is_saved_as_it_is_but_for_what_it_was_drawn_from(workdir):
     (workdir / "a&b.json").touch()
     text = "<!DOCTYPE html>\n<html>\n<head>\n<title>ü</title>\n<head>"
-    figures.save_all({"page.html": lambda: text}, "a&b.json")
+    figures.save_all({"page.html": lambda: text}, Path(), "a&b.json")
     page = (workdir / "page.html").read_bytes()
     assert origin(page) == (figures.name_with_digest("a&b.json"), figures.page_renderer())
     assert re.sub(rb"\n<meta [^>]*>", b"", page).decode() == text
+
+
+FORMATS = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_log_gives_the_same_bytes_in_each_format(format, workdir):
+    write("ü.json", made_up_log(epochs=1))
+    flags = ["ü.json", "--format", format, "--out"]
+    assert pictures.main([*flags, "a"]) == pictures.main([*flags, "b"]) == pictures.main([*flags, "b"]) == 0
+    for picture in Path("a").iterdir():
+        assert picture.read_bytes() == Path("b", picture.name).read_bytes()
+        assert picture.suffix == f".{format}"
+        assert picture.read_bytes().startswith(FORMATS[format])
+
+
+@pytest.mark.parametrize(("out", "format"), [("fig.pdf", "pdf"), ("fig.svg", None), ("fig", "pdf")])
+def test_out_is_the_file_of_a_single_picture_or_a_folder(out, format, workdir):
+    Path("log.json").touch()
+    save = partial(figures.save_all, {"one.png": lambda: figures.new_figure("one", 2)[0]}, Path("viz"), "log.json")
+    (made,) = save(out=Path(out), format=format)
+    assert files_below(workdir).keys() - {"log.json"} == {str(made)} == {out if "." in out else "fig/one.pdf"}
+    for wrong, expected in (("fig.eps", "ends with .png, .pdf, .svg"), ("fig.png", "expected png, as in --out")):
+        with refused_with(expected):
+            save(out=Path(wrong), format="pdf")
+
+
+@pytest.mark.parametrize("depths", [(30,), (5, 10, 20, 30, 50)])
+def test_large_texts_neither_meet_nor_leave_the_figure(depths, tmp_path):
+    style, log = tmp_path / "large", made_up_log(depths=depths)
+    style.write_text("font.size: 20\nfigure.dpi: 50")
+    for name in pictures.figures_of(log):
+        figure = pictures.plot(log, name, style)
+        figure.draw_without_rendering()
+        numbers = [of for axes in figure.axes for of in figures.numbers_below(axes)]
+        ends = [of for labels in figure.ends.values() for of in labels.values()]
+        texts = [*ends, *numbers, *(of for axes in figure.axes for of in figures.titles_and_labels(axes))]
+        boxes = [of.get_window_extent() for of in texts]
+        assert figure.dpi == 50
+        assert {of.get_fontsize() for of in ends} <= {20}
+        assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
+        assert all(figure.bbox.y0 <= box.y0 and box.y1 <= figure.bbox.y1 for box in boxes)
+        assert [of.get_text() for of, box in zip(texts, boxes, strict=True) if box.count_overlaps(boxes) > 1] == []
 
 
 # ------------------------------------------------------------------------------------- a user's own words

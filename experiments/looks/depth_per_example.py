@@ -27,7 +27,7 @@ from scipy.special import logsumexp
 from scipy.stats import rankdata
 
 from highway_lab.fields import Count, NonEmpty, NotNegative, Share, dict_of, lists_of
-from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, new_figure
+from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, new_figure, scaled
 from highway_lab.intervals import interval
 from highway_lab.logs import Log, Result
 from highway_lab.logs import numbers as rounded_list
@@ -435,7 +435,12 @@ def figure(log: DepthPerExampleLog) -> Figure:
     below[0].set_ylabel("test error (%)")
     below[1].set_xlabel("blocks computed, mean over images")
     above[-1].legend(loc="lower left", handlelength=1, frameon=False, labelcolor="linecolor")
-    figure.legend(*below[0].get_legend_handles_labels(), ncols=3, loc="outside lower center", frameon=False)
+    figure.legend(
+        *below[0].get_legend_handles_labels(),
+        ncols=max(1, int(3 / scaled(1))),
+        loc="outside lower center",
+        frameon=False,
+    )
     return figure
 
 

@@ -32,7 +32,7 @@ from matplotlib.figure import Figure
 
 from highway_lab.console import name_data
 from highway_lab.fields import Count, NonEmpty, Share, lists_of
-from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, new_figure, pale
+from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, new_figure, pale, scaled
 from highway_lab.intervals import LEVEL, interval
 from highway_lab.logs import Log, Result, grouped
 from highway_lab.logs import numbers as listed
@@ -280,7 +280,7 @@ def idle_figure(*logs: Section4Log) -> Figure:
         axes.set_xticks((0.01, 0.1, 1), ("0.01", "0.1", "1"))
         axes.margins(x=0)
     grid[0, 0].set_ylabel("idle blocks (%)")
-    figure.supxlabel("threshold of an idle block (points of error)", size=11)
+    figure.supxlabel("threshold of an idle block (points of error)", size=scaled(11))
     grid[0, -1].legend(loc="lower right", handlelength=1, frameon=False, labelcolor="linecolor")
     return figure
 

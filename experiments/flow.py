@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from highway_lab.logs import numbers
+from highway_lab.logs import rounded_all
 from highway_lab.threads import one_thread
 from highway_networks import Dataset, DeepNet, rounded, softmax_cross_entropy
 
@@ -79,4 +79,4 @@ def measure_flow(net: DeepNet, data: Dataset, blocks: Iterable[int]) -> Flow:
         for l in blocks:
             J = jacobian(net, cache.x[l, :, 0], l) @ J
         values = np.linalg.svd(J, compute_uv=False) if np.isfinite(J).all() else np.full(net.hidden, np.nan)
-        return Flow(numbers(gradient_norms(net, x, y), digits=4), numbers(values, digits=4))
+        return Flow(rounded_all(gradient_norms(net, x, y), digits=4), rounded_all(values, digits=4))

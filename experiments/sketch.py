@@ -25,7 +25,7 @@ import numpy as np
 
 from highway_lab.fields import Count, Share
 from highway_lab.intervals import interval
-from highway_lab.logs import numbers as rounded_all
+from highway_lab.logs import rounded_all
 from highway_lab.training import Training
 from highway_networks import Config, Dataset, DeepNet
 

@@ -44,7 +44,7 @@ import numpy as np
 
 from highway_lab.fields import Count, NotNegative, Share, lists_of
 from highway_lab.intervals import difference
-from highway_lab.logs import numbers as rounded_all
+from highway_lab.logs import rounded_all
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded

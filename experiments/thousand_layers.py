@@ -50,7 +50,7 @@ from matplotlib.figure import Figure
 
 from highway_lab.fields import Count, Score, Share, lists_of
 from highway_lab.intervals import Interval, difference, interval
-from highway_lab.logs import numbers as rounded_all
+from highway_lab.logs import rounded_all
 from highway_lab.nets import without
 from highway_lab.threads import one_thread
 from highway_lab.training import Training

@@ -23,8 +23,7 @@ import numpy as np
 
 from highway_lab.fields import Score, Share
 from highway_lab.intervals import difference, interval
-from highway_lab.logs import grouped
-from highway_lab.logs import numbers as rounded_all
+from highway_lab.logs import grouped, rounded_all
 from highway_networks import GATE_SAMPLES, DeepNet
 
 from . import study_command

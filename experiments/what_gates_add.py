@@ -128,8 +128,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of
-from highway_lab.logs import grouped
-from highway_lab.logs import numbers as rounded_all
+from highway_lab.logs import grouped, rounded_all
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet, rounded
 

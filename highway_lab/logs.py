@@ -265,10 +265,10 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def numbers(values: Any, digits: int = 6) -> list:
+def rounded_all(values: Any, digits: int = 6) -> list:
     """Apply `rounded` to every entry of an array; return nested lists of the same shape."""
     nested = getattr(values, "tolist", lambda: values)()
-    return [numbers(v, digits) if isinstance(v, list) else rounded(v, digits) for v in nested]
+    return [rounded_all(v, digits) if isinstance(v, list) else rounded(v, digits) for v in nested]
 
 
 def mathematics(of: Any) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ import experiments.blocks  # noqa: F401, adds its blocks
 from conv_recipes import ConvConfig
 from highway_lab import logs
 from highway_lab.files import atomic_write, check_writable
-from highway_lab.logs import RunLog, dumps, environment, numbers, read, write
+from highway_lab.logs import RunLog, dumps, environment, read, rounded_all, write
 from highway_networks import Config, rounded
 
 REMEDY = "run python highway_networks.py"
@@ -76,7 +76,7 @@ def test_numbers_are_rounded_and_null_where_not_finite():
     assert rounded(0.123456789) == 0.123457
     assert rounded(123456789) == 123457000
     assert rounded(math.nan) is rounded(math.inf) is rounded(-math.inf) is None
-    assert numbers(np.array([[0.123456, np.nan], [1, 2]], np.float32), digits=3) == [[0.123, None], [1, 2]]
+    assert rounded_all(np.array([[0.123456, np.nan], [1, 2]], np.float32), digits=3) == [[0.123, None], [1, 2]]
 
 
 NET = '''"""A net."""

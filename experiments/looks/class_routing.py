@@ -23,8 +23,7 @@ from highway_lab.fields import Count, NotNegative, Share, dict_of, lists_of
 from highway_lab.figures import differences, part_each, set_title
 from highway_lab.intervals import Interval, interval
 from highway_lab.jobs import run_tasks
-from highway_lab.logs import Log
-from highway_lab.logs import numbers as listed
+from highway_lab.logs import Log, rounded_all
 from highway_networks import Dataset, DeepNet, InputError, as_inputs, rounded
 
 from ..common import Experiment
@@ -106,9 +105,9 @@ EXPERIMENT = Experiment(__name__, __doc__, ClassRoutingLog, tuple(models.NETS), 
 def measure_routing(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Routing:
     by_class, size, size_by_chance = class_differences(net, images, labels)
     return Routing(
-        difference=listed(by_class, DIGITS),
-        size=listed(size, DIGITS),
-        size_of_random_groups=listed(size_by_chance, DIGITS),
+        difference=rounded_all(by_class, DIGITS),
+        size=rounded_all(size, DIGITS),
+        size_of_random_groups=rounded_all(size_by_chance, DIGITS),
         share_in_first_layers=rounded(size[:FIRST_LAYERS].sum() / size.sum(), digits=4),
     )
 
@@ -173,7 +172,7 @@ def measure_accuracies(net: DeepNet, untrained: DeepNet, data: Dataset, jobs: in
     done = run_tasks(classify, enumerate(layers), labels, jobs=min(jobs, n))
     found = sorted(progress(done, n, "classifiers"))  # workers finish in any order
     by_kind = {kind: np.transpose([scores for _, of, scores in found if of == kind]) for kind in kinds}
-    return {CLASSIFIER: Accuracies(**{kind: Scores(*listed(scores)) for kind, scores in by_kind.items()})}
+    return {CLASSIFIER: Accuracies(**{kind: Scores(*rounded_all(scores)) for kind, scores in by_kind.items()})}
 
 
 def cluster(vectors: np.ndarray, labels: np.ndarray, classes: int) -> Clusters:
@@ -191,7 +190,7 @@ def cluster(vectors: np.ndarray, labels: np.ndarray, classes: int) -> Clusters:
             for batch in batches * CLUSTER_PASSES:
                 kmeans.partial_fit(batch)
             found.append(adjusted_mutual_info_score(labels, kmeans.predict(vectors)))
-    return Clusters(listed(found, 4))
+    return Clusters(rounded_all(found, 4))
 
 
 def look(net: DeepNet, data: Dataset, jobs: int) -> dict[str, Any]:

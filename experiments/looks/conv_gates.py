@@ -21,8 +21,7 @@ from conv_recipes import configure
 from highway_lab.fields import Count, Pixel, Share, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, empty_figure, label_ends, set_title
 from highway_lab.files import make_place
-from highway_lab.logs import DatasetInfo, Log
-from highway_lab.logs import numbers as numbers_of
+from highway_lab.logs import DatasetInfo, Log, rounded_all
 from highway_lab.nets import load_net, save_net
 from highway_lab.training import train_resumably
 from highway_networks import LOSSES, Dataset, InputError, evaluate, rounded
@@ -94,8 +93,8 @@ def measure(net: ConvNet, drawn: np.ndarray, images: np.ndarray) -> Gates:
             sums[:, block] += T[on].sum(dtype=np.float64), T[~on].sum(dtype=np.float64)
             counts[:, block] += on.sum(), (~on).sum()
     with np.errstate(invalid="ignore"):
-        strokes, background = numbers_of(sums / counts, digits=4)
-    by_image = [[numbers_of(T[index], DIGITS) for T in maps] for index in range(len(drawn))]
+        strokes, background = rounded_all(sums / counts, digits=4)
+    by_image = [[rounded_all(T[index], DIGITS) for T in maps] for index in range(len(drawn))]
     return Gates(by_image, strokes, background)
 
 

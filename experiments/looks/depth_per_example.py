@@ -29,8 +29,7 @@ from scipy.stats import rankdata
 from highway_lab.fields import Count, NonEmpty, NotNegative, Share, dict_of, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, new_figure, scaled
 from highway_lab.intervals import interval
-from highway_lab.logs import Log, Result
-from highway_lab.logs import numbers as rounded_list
+from highway_lab.logs import Log, Result, rounded_all
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet, as_inputs, rounded, with_ones
 
@@ -222,7 +221,7 @@ def describe(net: DeepNet, data: Dataset, hardness: dict[str, np.ndarray]) -> De
         relations={
             name: {hard: relate(of, h, held, labels) for hard, h in hardness.items()} for name, of in depths.items()
         },
-        by_part=rounded_list([depth[part == p].mean() for p in range(PARTS)], DIGITS),
+        by_part=rounded_all([depth[part == p].mean() for p in range(PARTS)], DIGITS),
         of_class=rounded(explained(depth, labels), DIGITS),
         spread=rounded((depth - group_means(depth, labels)).std(), DIGITS),
     )
@@ -310,9 +309,9 @@ def examine_net(net: DeepNet, fresh: DeepNet, data: Dataset, hardness: dict[str,
         seed,
         untrained=untrained,
         trained=trained,
-        by_layer=rounded_list(right.mean(axis=1)),
-        confident_depth=rounded_list(confident.mean(axis=1)),
-        confident_score=rounded_list(outcome(confident, right).mean(axis=1)),
+        by_layer=rounded_all(right.mean(axis=1)),
+        confident_depth=rounded_all(confident.mean(axis=1)),
+        confident_score=rounded_all(outcome(confident, right).mean(axis=1)),
         confident=measure_exit(confident, right),
         fixed=measure_exit(fixed, right),
     )

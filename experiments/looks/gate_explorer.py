@@ -28,7 +28,7 @@ from highway_lab.datasets import load_dataset
 from highway_lab.fields import Count, NonEmpty, NotNegative, Pixel, Share, dict_of, lists_of
 from highway_lab.figures import SEQUENTIAL, differences, drawing, name_with_digest
 from highway_lab.intervals import Interval, difference, interval
-from highway_lab.logs import Log, RunLog
+from highway_lab.logs import Log, RunLog, rounded_all
 from highway_networks import BLOCKS, Config, Dataset, DeepNet, InputError, as_inputs
 
 from .. import common
@@ -137,7 +137,7 @@ def by_class(gates: np.ndarray, labels: np.ndarray, classes: int) -> EffectiveDe
     depths = gates.sum(axis=1)
     groups = [depths[labels == label] for label in range(classes)]
     means, sds = [group.mean() for group in groups], [group.std(ddof=1) for group in groups]
-    return EffectiveDepth(*(highway_lab.logs.numbers(values, DIGITS) for values in (means, sds, gates.mean(axis=0))))
+    return EffectiveDepth(*(rounded_all(values, DIGITS) for values in (means, sds, gates.mean(axis=0))))
 
 
 def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
@@ -168,9 +168,7 @@ def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
         "images": images.tolist(),
         "trained": by_class(gates, data.test_y, data.outputs),
         "untrained": by_class(fresh_gates, data.test_y, data.outputs),
-        "untrained_errors": {
-            end: highway_lab.logs.numbers(measurement.close_in_order(fresh, *closed, orders[end])) for end in ENDS
-        },
+        "untrained_errors": {end: rounded_all(measurement.close_in_order(fresh, *closed, orders[end])) for end in ENDS},
     }
 
 

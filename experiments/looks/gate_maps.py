@@ -21,8 +21,7 @@ from matplotlib.ticker import MaxNLocator
 
 from highway_lab.fields import Count, lists_of
 from highway_lab.figures import differences, part_each, set_title
-from highway_lab.logs import Log
-from highway_lab.logs import numbers as listed
+from highway_lab.logs import Log, rounded_all
 from highway_networks import Dataset, DeepNet, as_inputs
 
 from ..claims import judge_better, share_of_nets
@@ -69,10 +68,10 @@ def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
         "sample": sample,
         "label": int(data.train_y[sample]),
         "maps": Maps(
-            b_T=listed(net.params["b_T"]),  # in full: they may have moved little
-            mean_T=listed(activity.T, DIGITS),
-            sample_T=listed(cache.T[..., 0], DIGITS),
-            sample_y=listed(cache.x[1:, :, 0], DIGITS),
+            b_T=rounded_all(net.params["b_T"]),  # in full: they may have moved little
+            mean_T=rounded_all(activity.T, DIGITS),
+            sample_T=rounded_all(cache.T[..., 0], DIGITS),
+            sample_y=rounded_all(cache.x[1:, :, 0], DIGITS),
         ),
         "claims": summarize(net, activity),
         "closed": CLOSED,

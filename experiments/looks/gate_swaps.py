@@ -19,8 +19,7 @@ from matplotlib.figure import Figure
 from highway_lab.fields import NonEmpty, Share, dict_of, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, draw_level, new_figure
 from highway_lab.intervals import interval
-from highway_lab.logs import Log, Result, grouped
-from highway_lab.logs import numbers as rounded_list
+from highway_lab.logs import Log, Result, grouped, rounded_all
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet, as_inputs, rounded
@@ -141,7 +140,7 @@ def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray, donor: 
         for l in range(net.depth):
             *_, y = walk(net, cache.x[l], [l], T=given)
             wrong[l] += np.count_nonzero(net.forward_from(y, l + 1).argmax(axis=1) != labels[part])
-    return Curves(rounded_list(wrong / len(labels), DIGITS))
+    return Curves(rounded_all(wrong / len(labels), DIGITS))
 
 
 def examine(task: Task, data: Dataset) -> NetSwaps:

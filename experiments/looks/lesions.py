@@ -19,8 +19,7 @@ from highway_lab.console import name_data
 from highway_lab.fields import Count, NonEmpty, Share, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, label_ends, part_each, set_title
 from highway_lab.intervals import interval
-from highway_lab.logs import Log, Result
-from highway_lab.logs import numbers as listed
+from highway_lab.logs import Log, Result, rounded_all
 from highway_lab.threads import one_thread
 from highway_networks import Dataset, rounded
 
@@ -79,14 +78,14 @@ def examine(source: Source, data: Dataset) -> NetLesions:
         closings = {}
         for name, step in ORDERS.items():
             errors = measurement.close_in_order(net, *measurement.closing_images(data), np.arange(net.depth)[::step])
-            closings[name] = Closing([listed(errors)], [measurement.count_spared(errors)])
+            closings[name] = Closing([rounded_all(errors)], [measurement.count_spared(errors)])
     return NetLesions(
         None,
         source=source,
         error=rounded(error[-1]),
         loss=rounded(loss[-1]),
-        lesioned_error=listed(error[:-1]),
-        lesioned_loss=listed(loss[:-1]),
+        lesioned_error=rounded_all(error[:-1]),
+        lesioned_loss=rounded_all(loss[:-1]),
         idle_share=rounded(np.mean(np.round(np.abs(error[:-1] - error[-1]), 9) < measurement.IDLE)),
         closings=closings,
     )

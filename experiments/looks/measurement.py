@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from highway_lab.fields import NonEmpty, Share
-from highway_lab.logs import numbers
+from highway_lab.logs import rounded_all
 from highway_networks import Dataset, DeepNet, as_inputs, rounded, softmax_cross_entropy
 
 ROWS = 512  # images a batch: their activations fit in the processor's cache
@@ -140,7 +140,7 @@ def summarize(net: DeepNet, activity: Activity) -> Gates:
         mean_T=share(activity.T),
         selective=share((activity.open > 0) & (activity.open < 1)),
         selective_beyond_rare=share((activity.open >= RARE) & (activity.open <= 1 - RARE)),
-        change=numbers(activity.change, DIGITS),
+        change=rounded_all(activity.change, DIGITS),
         bias_and_mean_T=correlation(mean_bias, mean_T),
         bias_and_layer=correlation(mean_bias, np.arange(net.depth)),
     )

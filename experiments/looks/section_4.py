@@ -34,8 +34,7 @@ from highway_lab.console import name_data
 from highway_lab.fields import Count, NonEmpty, Share, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, new_figure, pale, scaled
 from highway_lab.intervals import LEVEL, interval
-from highway_lab.logs import Log, Result, grouped
-from highway_lab.logs import numbers as listed
+from highway_lab.logs import Log, Result, grouped, rounded_all
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
@@ -112,8 +111,8 @@ def see(net: DeepNet, data: Dataset) -> Seen:
     """Measure a net as gate_maps, class_routing and lesions do."""
     images, labels = data.train_x, data.train_y
     _, *sizes = measurement.class_differences(net, images, labels)
-    error, loss, flips = (listed(values, DIGITS) for values in measurement.close_each(net, images, labels))
-    by_class, by_chance = (listed(size, measurement.DIGITS) for size in sizes)
+    error, loss, flips = (rounded_all(values, DIGITS) for values in measurement.close_each(net, images, labels))
+    by_class, by_chance = (rounded_all(size, measurement.DIGITS) for size in sizes)
     return Seen(
         gates=measurement.summarize(net, measurement.measure_gates(net, images)),
         class_difference=by_class,

@@ -23,7 +23,7 @@ from benchmarks import __main__ as benchmarks
 from experiments import depth_sweep
 from experiments.__main__ import NAMES
 from experiments.common import load, sha256_of
-from experiments.quotes import errors
+from experiments.quotes import errors, quotes
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.console import count_of
 from highway_lab.files import atomic_write, in_order, make_place, read_bytes
@@ -80,13 +80,17 @@ def pages() -> list[Path]:
     return [Path("README.md"), *in_order(path for room in ROOMS for path in Path(room).rglob("*.md"))]
 
 
-def faults(page: Path) -> list[str]:
-    """Return what is wrong with the numbers of a page, a sentence each; raises InputError if it cannot be read."""
+def text_of(page: Path) -> str:
+    """Return the text of a page; raises InputError if it cannot be read."""
     try:
-        text = read_bytes(page, "run this in its folder").decode()
+        return read_bytes(page, "run this in its folder").decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{page}: expected text in UTF-8, found: {error}; save it as such") from error
-    return errors(text, QUOTED)
+
+
+def faults(page: Path) -> list[str]:
+    """Return what is wrong with the numbers of a page, a sentence each; raises InputError if it cannot be read."""
+    return errors(text_of(page), QUOTED)
 
 
 def check() -> int:
@@ -97,7 +101,9 @@ def check() -> int:
         names = ", ".join(sorted(changed))
         wrong.append(f"{SUMS}: expected the digests of {names}, found others; run: {PROGRAM}")
     print(*wrong, sep="\n", end="\n" * bool(wrong), file=sys.stderr)
-    print(f"checked the numbers of {count_of(len(pages()), 'page')} and the digests of {count_of(len(logs()), 'log')}")
+    n = sum(len(lines) for page in pages() for _, lines in quotes(text_of(page)))
+    of_pages, of_logs = count_of(len(pages()), "page"), count_of(len(logs()), "log")
+    print(f"checked the numbers of {count_of(n, 'quote')} on {of_pages} and the digests of {of_logs}")
     return int(bool(wrong))
 
 

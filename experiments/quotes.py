@@ -179,6 +179,12 @@ def unquoted(text: str, quoted: set[int]) -> list[str]:
     return [f"{what} is in no quote: … {where} …" for what, where in around]
 
 
+def quotes(page: str) -> list[tuple[str, list[str]]]:
+    """Return the source that each comment of a page names, and its quotes, a line each."""
+    comments = [of for of in INVISIBLE.finditer(page) if of["source"] is not None]
+    return [(of["source"].strip(), [*filter(None, map(str.strip, of["quotes"].splitlines()))]) for of in comments]
+
+
 def errors(page: str, sources: Mapping[str, Callable[[], Mapping]]) -> list[str]:
     """Return what is wrong with a page, a sentence each: what it quotes wrongly, and what it does not quote.
 
@@ -187,11 +193,10 @@ def errors(page: str, sources: Mapping[str, Callable[[], Mapping]]) -> list[str]
     text, found, quoted = prose(page), [], set()
     paper = {"paper": {name: stated.value for name, stated in PAPER.items()}}
     sources = {"paper": dict, **sources}
-    for comment in filter(lambda of: of["source"] is not None, INVISIBLE.finditer(page)):
-        name = comment["source"].strip()
+    for name, lines in quotes(page):
         if name not in sources:
             found.append(f"quoted from {name}: expected one of {', '.join(sources)}")
-        for line in filter(None, map(str.strip, comment["quotes"].splitlines())):
+        for line in lines:
             words, _, expression = line.rpartition(" = ")
             spans = places(prose(words), text) if words else []
             quoted.update(*spans)

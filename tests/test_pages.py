@@ -82,7 +82,7 @@ def test_the_digests_are_those_of_sha256sum(folder):
 
 def test_check_finds_a_changed_number_or_log_and_changes_nothing(folder, capsys):
     assert pages.main(["--check"]) == 0
-    assert capsys.readouterr().out.endswith("checked the numbers of 1 page and the digests of 2 logs\n")
+    assert capsys.readouterr().out.endswith("checked the numbers of 1 quote on 1 page and the digests of 2 logs\n")
     Path("README.md").write_text(Path("README.md").read_text("utf-8").replace("20", "21"), "utf-8")
     write("run.json", made_up_log(depths=(29,)))
     before = files_below(folder)

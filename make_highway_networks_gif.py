@@ -4,8 +4,8 @@
     python make_highway_networks_gif.py LOG.json ...  these
 
 Above: the score, such as accuracy, epoch by epoch. Below: the mean transform gate T of each block, from closed (0) to
-open (1), in a panel for each kind of block that has T. The last frame says what each kind of block has reached, and
-stays for a while.
+open (1), in a panel for each kind of net that has T. The last frame says what each kind of net has reached, and stays
+for a while.
 """
 
 if __name__ == "__main__":
@@ -44,6 +44,7 @@ __all__ = ["animate", "main"]
 NAME = "highway_networks.gif"
 FRAME_MS, LAST_FRAME_MS = 500, 6000
 PALETTE_COLORS = 64
+MOST_KINDS = 4  # panels
 MOST_FRAMES = 100  # if there are more epochs, evenly spaced ones are shown
 TOGETHER = 16  # frames that share a palette, and are in memory at once
 
@@ -54,9 +55,9 @@ def frames(log: viz.RunLog) -> Iterator[np.ndarray]:
 
     kinds = viz.kinds_with_gates(log)
     means = {kind: viz.gate_means(of_kind).mean(axis=0) for kind, of_kind in kinds.items()}
-    title, rows = f"{viz.describe(log, log.runs)}: epoch ", 1 + len(kinds)
-    figure, (scores, *panels) = new_figure(f"{title}0", 2.8 * rows, nrows=rows)
-    images, field = viz.scored_on(log)
+    title, rows, (images, field) = f"{viz.describe(log, log.runs)}: epoch ", 1 + len(kinds), viz.scored_on(log)
+    reached = f"{viz.describe(log, log.runs)}, after training: {viz.reached(log.runs, field)}"
+    figure, (scores, *panels) = new_figure(reached, 2.8 * rows, nrows=rows)  # the longest title makes room
     viz.draw_history(scores, log, field)
     growing = {line: line.get_xydata() for line in scores.lines}
     for line in growing:
@@ -65,6 +66,7 @@ def frames(log: viz.RunLog) -> Iterator[np.ndarray]:
     scores.set_ylabel(f"{images} {log.runs[0].metric}")
     bars = {}
     for gates, (kind, of_kind) in zip(panels, kinds.items(), strict=True):
+        viz.COLORS[of_kind.runs[0].config.block] = viz.COLORS[kind]
         bars[kind] = viz.draw_gates(gates, of_kind, epoch=0)
         gates.set_title(kind if len(kinds) > 1 else "")
     labels = label_ends(scores, *panels)[scores]
@@ -81,7 +83,6 @@ def frames(log: viz.RunLog) -> Iterator[np.ndarray]:
     canvas.draw()
     still = canvas.copy_from_bbox(figure.bbox)
     last = len(next(iter(means.values()))) - 1
-    reached = f"{viz.describe(log, log.runs)}, after training: {viz.reached(log.runs, field)}"
     for epoch in viz.evenly_spaced(last + 1, MOST_FRAMES):
         set_title(figure, reached if epoch == last else f"{title}{epoch}")
         for line, points in growing.items():
@@ -109,8 +110,8 @@ def share_palettes(pictures: Iterator[np.ndarray]) -> Iterator[Any]:
 
 
 def has_animation(log: viz.RunLog) -> bool:
-    """Return whether the runs are of one depth, and some of them show gates."""
-    return len(viz.depths_of(log)) == 1 and bool(viz.runs_with_gates(log))
+    """Return whether the runs are of one depth, and some of them show gates, of no more kinds than there are panels."""
+    return len(viz.depths_of(log)) == 1 and 1 <= len(viz.kinds_with_gates(log)) <= MOST_KINDS
 
 
 def animate(
@@ -122,8 +123,9 @@ def animate(
     """
     log, path = viz.read_log(path), as_path(path)
     if not has_animation(log):
-        found = f"depths {viz.depths_of(log)}" if viz.runs_with_gates(log) else "no run with gates that finished"
-        raise InputError(f"{path}: expected runs of one depth with gates, found {found}; make them with: {viz.COMMAND}")
+        found = f"depths {viz.depths_of(log)}, {len(viz.kinds_with_gates(log))} kinds that finished"
+        expected = f"expected runs of one depth, of 1 to {MOST_KINDS} kinds with gates"
+        raise InputError(f"{path}: {expected}, found {found}; make them with: {viz.COMMAND}")
     own = viz.own_folder(path)
     out = as_path(out) if out else Path(NAME) if own == Path("viz") else own / NAME
     check_drawn(out)

@@ -53,7 +53,7 @@ from highway_lab.figures import (
     set_title,
 )
 from highway_lab.files import in_order, read_bytes
-from highway_lab.logs import RunLog, RunRecord, grouped
+from highway_lab.logs import RunLog, RunRecord, grouped, kinds_of, varied_in
 from highway_networks import Config, InputError, as_path
 
 __all__ = ["draw", "main", "plot", "read_log", "watch"]
@@ -114,8 +114,10 @@ def runs_with_gates(log: RunLog) -> list[RunRecord]:
 
 
 def kinds_with_gates(log: RunLog) -> dict[str, RunLog]:
-    """Return the log with the runs of one kind of block, for each kind whose gates can be shown."""
-    return {kind: dataclasses.replace(log, runs=runs) for kind, runs in group(runs_with_gates(log), "block").items()}
+    """Return the log with the runs of one kind of net, for each kind whose gates can be shown."""
+    there = {run.config for run in runs_with_gates(log)}
+    shown = {kind: [of for of in runs if of.config in there] for kind, runs in kinds_of(log.runs).items()}
+    return {kind: dataclasses.replace(log, runs=runs) for kind, runs in shown.items() if runs}
 
 
 def gate_means(log: RunLog) -> np.ndarray:
@@ -137,18 +139,24 @@ def describe(log: RunLog, runs: list[RunRecord]) -> str:
 
 
 def reached(runs: list[RunRecord], field: str) -> str:
-    """Return in words the mean of the last scores, or losses, of each kind of block, and how many runs diverged."""
-    words = []
-    for kind, of_kind in group(runs, "block").items():
+    """Return in words the mean of the last scores, or losses, of each kind of net, and how many runs diverged.
+
+    If hyperparameters vary, it is the least and the largest mean.
+    """
+    words, means = [], {}
+    for kind, of_kind in kinds_of(runs).items():
         last = [getattr(run.history, field)[-1] for run in of_kind if not run.diverged]
         if known := [value for value in last if value is not None]:  # test images may be scored at a run's end only
             mean = np.mean(known)
             is_accuracy = field.endswith("score") and of_kind[0].metric == "accuracy"
             number = f"{100 * mean:.0f} %" if is_accuracy else f"{mean:.2g}"
             words.append(f"{name_line(kind, of_kind)} {number}")
+            means[kind] = mean, f"{number} ({kind})"
         else:
             unfinished = any(run.history.epoch[-1] < run.config.epochs for run in of_kind if not run.diverged)
             words.append(f"{kind} {'unfinished' if unfinished else 'none' if last else 'diverged'}")
+    if means and any(varied_in(of_block) for of_block in group(runs, "block").values()):
+        words = [" to ".join(words for _, words in (min(means.values()), max(means.values())))]
     return ", ".join(words)
 
 
@@ -161,17 +169,17 @@ def how_far(log: RunLog) -> str:
     return f"unfinished: epoch {reached} of {log.runs[0].config.epochs}"
 
 
-def name_line(block: str, runs: list[RunRecord]) -> str:
-    """Return the kind of block, and the number of its runs that diverged if any did."""
+def name_line(kind: str, runs: list[RunRecord]) -> str:
+    """Return the kind of net, and the number of its runs that diverged if any did."""
     diverged = sum(run.diverged for run in runs)
-    return f"{block} ({diverged} of {len(runs)} diverged)" if diverged else block
+    return f"{kind} ({diverged} of {len(runs)} diverged)" if diverged else kind
 
 
 def draw_history(axes: Axes, log: RunLog, field: str) -> None:
-    """Draw a field of the histories against epoch, in a colour for each kind of block."""
-    for block, runs in group(log.runs, "block").items():
+    """Draw a field of the histories against epoch, in a colour for each kind of net."""
+    for kind, runs in kinds_of(log.runs).items():
         values = curves(runs, field)
-        draw_seeds(axes, np.arange(values.shape[1]), values, color=COLORS[block], label=name_line(block, runs))
+        draw_seeds(axes, np.arange(values.shape[1]), values, color=COLORS[kind], label=name_line(kind, runs))
     axes.margins(x=0)
     number_epochs(axes)
 
@@ -236,9 +244,9 @@ def depth_sweep(log: RunLog) -> np.ndarray:
     _, panels = new_figure(title, 3.8, ncols=2)
     columns = {"test_score": f"test {metric}", "train_loss": f"training loss ({loss_unit(log)})"}
     for axes, (field, title) in zip(panels, columns.items(), strict=True):
-        for block, runs in group(log.runs, "block").items():
+        for kind, runs in kinds_of(log.runs).items():
             values = finals(runs, field, depths)
-            draw_seeds(axes, np.array(depths), values, color=COLORS[block], label=name_line(block, runs), marker="o")
+            draw_seeds(axes, np.array(depths), values, color=COLORS[kind], label=name_line(kind, runs), marker="o")
         axes.set(xlabel="blocks", xticks=depths, xlim=(0, max(depths[-1], 1)))
         axes.set_title(title)
         mark_guessing(axes, log, field)
@@ -389,8 +397,10 @@ def figures_of(log: RunLog) -> dict[str, Callable[[], Figure]]:
     """Return what draws each figure of a log, by name; several depths are a sweep, each kind of gates has a figure."""
 
     def drawn(figure: Callable[[RunLog], Axes | np.ndarray], shown: RunLog, kind: str) -> Figure:
-        for block in blocks:
-            COLORS[block]  # a block has one colour in all pictures of its log, also where others are not shown
+        for each in kinds_of(log.runs):
+            COLORS[each]  # a kind has one colour in all pictures of its log, also where others are not shown
+        if kind:
+            COLORS[shown.runs[0].config.block] = COLORS[kind]
         picture = np.ravel(figure(shown))[0].figure
         if kind:
             set_title(picture, f"{picture.get_suptitle()}, {kind}")
@@ -398,13 +408,14 @@ def figures_of(log: RunLog) -> dict[str, Callable[[], Figure]]:
             picture.supxlabel(how_far(log), x=0.01, horizontalalignment="left", fontsize="medium")
         return picture
 
-    blocks, kinds, pictures = group(log.runs, "block"), kinds_with_gates(log), {}
+    kinds, pictures = kinds_with_gates(log), {}
     for figure in RUN_FIGURES if len(depths_of(log)) == 1 else SWEEP_FIGURES:
-        is_stuck = figure is training_loss and "plain" in blocks  # the loss of plain nets, if they are deep
+        # The loss of plain nets, if they are deep, does not fall.
+        is_stuck = figure is training_loss and "plain" in group(log.runs, "block")
         name = "plain_loss_collapse" if is_stuck else figure.__name__
         for kind, of_kind in kinds.items() if figure in GATE_FIGURES else [("", log)]:
             ending = kind if len(kinds) > 1 else ""
-            pictures[f"{name}{'-' * bool(ending)}{ending}"] = partial(drawn, figure, of_kind, ending)
+            pictures[f"{name}{'-' * bool(ending)}{ending.replace(' ', '-')}"] = partial(drawn, figure, of_kind, ending)
     return pictures
 
 

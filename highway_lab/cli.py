@@ -211,6 +211,21 @@ def list_of_numbers(text: str) -> list[int]:
     return list(values)
 
 
+def list_of(kind: type) -> Callable[[str], list]:
+    """Return a parser of values of a kind, separated by commas; of whole numbers also of `0-19`."""
+    if kind is int:
+        return list_of_numbers
+
+    def parse(text: str) -> list:
+        values = [*map(kind, text.split(","))]
+        if len({*values}) < len(values):
+            raise argparse.ArgumentTypeError(f"expected different values, found {text!r}")
+        return values
+
+    parse.__name__ = kind.__name__  # as argparse calls what it cannot parse
+    return parse
+
+
 def count(text: str) -> int:
     """Parse a number of processes, rounds, ...; raise argparse's error for anything but 1 to 999999."""
     if not re.fullmatch(r"0*[1-9]\d{0,5}", text):
@@ -243,10 +258,24 @@ def picture_flags(given: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(given, name) for name in ("out", "format", "style")}
 
 
+# What all runs of a log share: its samples, axes and scores. The values of a schedule may have commas.
+ALIKE = ("loss", "schedule", "epochs", "n_train", "n_validation", "n_scored", "n_test")
+PLURAL = ("depth", "seed")  # whose flags may also end with an s
+
+
 def add_hyperparameters(parser: argparse.ArgumentParser, config: type, leave_out: Collection[str] = ()) -> None:
-    """Add a flag for each field of a dataclass of hyperparameters; a flag that is not given sets no attribute."""
+    """Add a flag for each field of a dataclass of hyperparameters; a flag that is not given sets no attribute.
+
+    It sets a list of values, unless it is a switch or all runs of a log share the value.
+    """
     for field, parse in core.types_of(config).items():
-        if field.name not in leave_out:
-            kind = {"action": argparse.BooleanOptionalAction} if parse is bool else {"type": parse}
+        name = field.name
+        kind: dict[str, Any] = {"type": list_of(parse), "metavar": f"{name.upper()},..."}
+        if parse is bool:
+            kind = {"action": argparse.BooleanOptionalAction}
+        elif name in ALIKE:
+            kind = {"type": parse}
+        if name not in leave_out:
+            words = [flag(name), *[f"{flag(name)}s"] * (name in PLURAL)]
             text = f"{field.metadata['help']} (default: {field.default})"
-            parser.add_argument(flag(field.name), **kind, default=argparse.SUPPRESS, help=text)
+            parser.add_argument(*words, **kind, default=argparse.SUPPRESS, help=text)

@@ -9,11 +9,13 @@ import argparse
 import dataclasses
 import functools
 import glob
+import math
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from highway_lab.cli import (
     flag,
     import_file,
     import_words,
-    list_of_numbers,
+    list_of,
     quote,
     run_cli,
 )
@@ -36,7 +38,7 @@ from highway_lab.jobs import ResultFile, add_job_flags, check_number, run_missin
 from highway_lab.logs import DatasetInfo, RunLog, RunRecord, imported
 from highway_lab.nets import save_net
 from highway_lab.training import train_resumably
-from highway_networks import Dataset, InputError, Run, TrainingConfig, fitted
+from highway_networks import BLOCKS, Dataset, InputError, Run, TrainingConfig, fitted
 
 VALUES_OF_EPOCH = 80  # in its line, and in its run's: all but a mean gate for each block in both
 
@@ -73,11 +75,20 @@ class Job:
             raise InputError(f"{name}: expected files of this machine, found --scheduler; leave one out")
         if self.save_model:
             if len(self.configs) > 1:
-                choice = f"one {flag(self.configs[0].SIZE)}, --block and --seed"
+                choice = f"one {flag(self.configs[0].SIZE)}, --block, --seed, and so on"
                 raise InputError(f"--save-model: expected a single run, found {len(self.configs)}; choose {choice}")
             check_suffix("--save-model", self.save_model, "net.npz")
             check_writable(self.save_model)
             check_replaceable(self.save_model, self.replace)
+
+    @functools.cached_property
+    def varied(self) -> dict[str, list[str]]:
+        """The hyperparameters that vary among the runs of each kind of block."""
+        return {kind: logs.varied_in(of) for kind, of in logs.grouped(self.configs, attrgetter("block")).items()}
+
+    def name(self, config: Any) -> str:
+        """Name one of the runs in words."""
+        return name_run(config, self.varied[config.block])
 
     def made_log(self) -> bool:
         schema: Any = RunLog[type(self.configs[0])]  # type: ignore[misc]
@@ -126,7 +137,7 @@ def run_job(job: Job, data: Dataset) -> None:
         def report(done: list[RunRecord]) -> str | None:
             run = done[-1]
             remove(job.checkpoint(run.config))
-            return f"{name_run(run.config)}  {console.describe_scores(run)}" if side_by_side else None
+            return f"{job.name(run.config)}  {console.describe_scores(run)}" if side_by_side else None
 
         runs = run_missing(
             functools.partial(_train_one, job, lines, logs.digest_of_samples(data), side_by_side),
@@ -171,7 +182,7 @@ def _train_one(
 
             watchers.append(EventFile(job.tensorboard, job.dataset, config))
         if not side_by_side:
-            watchers.append(console.EpochReporter(config, alone=job.jobs == 1))
+            watchers.append(console.EpochReporter(job.name(config), config.epochs, alone=job.jobs == 1))
 
         def report(run: Run) -> None:
             record: RunRecord = RunRecord.of(run)
@@ -241,11 +252,11 @@ class TrainingCommand:
             if (program := self.users_program()) and program not in imported:
                 import_file(program)  # it is part of the code, and whoever reads log or net needs it
             if self.check and given.check_gradients:
-                fields = {name: of for name, of in vars(given).items() if name in ("activation", "loss")}
-                return int(any([self.check(kind, **fields) for kind in self._blocks(given)]))
+                lists = {name: of for name, of in self._lists(given).items() if name in ("activation", "loss", "block")}
+                return int(any([self.check(**fields) for fields in combinations(lists)]))
             if given.tensorboard:
                 import highway_lab.tensorboard  # noqa: F401, where it is missing, before data are read
-            dataset, data = load_data(given.dataset or self.dataset(self._sizes(given)[0]), given)
+            dataset, data = load_data(given.dataset or self.dataset(self._lists(given)[self.config.SIZE][0]), given)
             run_job(self.job(given, dataset, data), data)
             return None
 
@@ -267,23 +278,25 @@ class TrainingCommand:
         program = f"python {quote(self.users_program() or f'{self.module}.py')}"
         if Path(sys.argv[0]).name == self.module.replace("_", "-"):  # the installed program
             program = Path(sys.argv[0]).name
-        parser = OneLineParser(prog=program, description=self.description)
+        text = f"{self.description} VALUE,... is one value or several: a run for each combination."
+        parser = OneLineParser(prog=program, description=text)
         name, default = self.config.SIZE, getattr(self.config, self.config.SIZE)
+        leave_out = ["block", *[name] * bool(self.sizes)]
         if self.sizes:
-            parser.add_argument(flag(name), dest="sizes", nargs=1, choices=self.sizes, help=f"default: {default}")
-        else:
-            add_numbers(parser, name, default, "sizes")
-        add_numbers(parser, "seed", self.config.seed, "seeds")
+            text = f"default: {default}"
+            parser.add_argument(flag(name), nargs=1, choices=self.sizes, default=argparse.SUPPRESS, help=text)
         (kinds,) = (field.metadata["rule"][1] for field in dataclasses.fields(self.config) if field.name == "block")
-        text = f"{', '.join(kinds)}, or several: highway,residual; both: highway,plain (default: {self.block})"
-        parser.add_argument("--block", default=self.block, metavar="KIND,...", help=text)
+        text = f"{', '.join(kinds)}; both: highway,plain (default: {self.block})"
+        parser.add_argument(
+            "--block", "--blocks", type=list_of_blocks, default=self.block, metavar="KIND,...", help=text
+        )
         fields = ", ".join(f"{name} {value}" for name, value in self.quick.items())
         text = f"a smaller job: {fields}"
         parser.add_argument("--quick", action="store_const", const=self.quick, default={}, help=text)
         if self.check:
             text = "compare the backward pass of these blocks, their activation and loss with complex steps, and end"
             parser.add_argument("--check-gradients", action="store_true", help=text)
-        add_hyperparameters(parser, self.config, leave_out=("seed", "block", name))
+        add_hyperparameters(parser, self.config, leave_out)
         add_data_flags(parser, "auto" if self.fallback else None)
         add_job_flags(parser)
         text = "default: run.json or run_sweep.json; settings that differ from the default are appended to the name"
@@ -306,20 +319,14 @@ class TrainingCommand:
         return Job(*commands, dataset, configs, out, **options, checkpoints=self.checkpoints, of_folder=of_folder)
 
     def plan(self, given: argparse.Namespace, data: Dataset) -> list[TrainingConfig]:
-        """Return a config for every size, seed and block that is asked for."""
-        sizes, seeds, blocks = self._sizes(given), given.seeds or [self.config.seed], self._blocks(given)
-        if len(blocks) > len(set(blocks)):
-            raise InputError(f"--block: expected different kinds, found {given.block}; name each once")
-        check_number(len(sizes) * len(seeds) * len(blocks))
-        quick = {name: value for name, value in given.quick.items() if name != self.config.SIZE}
-        fields = quick | self._given_fields(given)
+        """Return a config for every combination of values that are asked for, blocks varying fastest."""
+        lists, fields = self._lists(given), dict(given.quick)
+        check_number(math.prod(map(len, lists.values())))
+        wanted = combinations(lists)
         if data.classes:
-            usual = fitted(self.configure(**{self.config.SIZE: sizes[0]} | fields), data)
-            fields = quick | self.of_folder(usual) | self._given_fields(given)
-        configs: list[Any] = [
-            fitted(self.configure(**fields | {self.config.SIZE: size, "seed": seed, "block": block}), data)
-            for size, seed, block in product(sizes, seeds, blocks)
-        ]
+            fields |= self.of_folder(fitted(self.configure(**fields | wanted[0]), data))
+        configs: list[Any] = [fitted(self.configure(**fields | of), data) for of in wanted]
+        configs = [of[0] for of in logs.grouped(configs, without_effect).values()]
         values = sum((config.epochs + 2) * (2 * config.depth + VALUES_OF_EPOCH) for config in configs)
         if values > (most := logs.MOST_VALUES):
             found = f"expected as many epochs and blocks as a log of {most:,} values holds, found {values:,}"
@@ -331,31 +338,42 @@ class TrainingCommand:
 
         So no exploration overwrites a committed log.
         """
-        size = getattr(configs[0], self.config.SIZE)
-        found = {name: list(dict.fromkeys(getattr(config, name) for config in configs)) for name in self.sweep}
+        size, lists = getattr(configs[0], self.config.SIZE), self._lists(given)
+        found = {name: lists.pop(name) for name in self.sweep}
         several = any(len(values) > 1 for values in found.values())
         expected = {**self.sweep} if several else {name: [getattr(self.config, name)] for name in found}
-        expected |= {name: found[name] for name in found if name in given.quick and not given.sizes}
+        expected |= {name: found[name] for name in found if name in given.quick and name not in vars(given)}
         names = [size] if self.sizes else []
         names += [dataset] * (dataset != self.dataset(size)) + ["quick"] * bool(given.quick)
-        names += [given.block] * (given.block != self.block)
+        names += [",".join(lists["block"])] * (lists.pop("block") != list_of_blocks(self.block))
         names += [f"{name}{console.name_numbers(values)}" for name, values in found.items() if values != expected[name]]
         usual = self.configure(**{self.config.SIZE: size})
-        fields = self._given_fields(given).items()
-        names += [f"{name}{value}" for name, value in fields if value != getattr(usual, name)]
+        names += [f"{name}{console.name_numbers(of)}" for name, of in lists.items() if of != [getattr(usual, name)]]
         return "-".join(["run_sweep" if several else "run", *names]) + ".json"
 
-    def _blocks(self, given: argparse.Namespace) -> list[str]:
-        return ("highway,plain" if given.block == "both" else given.block).split(",")
+    def _lists(self, given: argparse.Namespace) -> dict[str, list]:
+        """Return the values of size, of each field that a flag has set, of seed and block: a run has one of each."""
+        size, flags = self.config.SIZE, vars(given)
+        lists = {size: [given.quick.get(size, getattr(self.config, size))]}
+        for name in [name for name in flags if hasattr(self.config, name)]:
+            lists[name] = flags[name] if isinstance(flags[name], list) else [flags[name]]
+        seeds, blocks = lists.pop("seed", [self.config.seed]), lists.pop("block")
+        return {**lists, "seed": seeds, "block": blocks}
 
-    def _sizes(self, given: argparse.Namespace) -> list:
-        name = self.config.SIZE
-        return given.sizes or [given.quick.get(name, getattr(self.config, name))]
 
-    def _given_fields(self, given: argparse.Namespace) -> dict[str, Any]:
-        """Return the hyperparameters that flags of their own have set."""
-        fields = {field.name for field in dataclasses.fields(self.config)} - {"block"}
-        return {name: value for name, value in vars(given).items() if name in fields}
+def combinations(lists: Mapping[str, list]) -> list[dict[str, Any]]:
+    """Return all combinations of one value of each list, the last varying fastest."""
+    return [dict(zip(lists, values, strict=True)) for values in product(*lists.values())]
+
+
+def list_of_blocks(text: str) -> list[str]:
+    return list_of(str)("highway,plain" if text == "both" else text)
+
+
+def without_effect(config: Any) -> Any:
+    """Return a config without the gate bias if its blocks have no gates: they are the same net at each."""
+    block = BLOCKS[config.block]
+    return config if {*block.branches} & block.bias_signs.keys() else dataclasses.replace(config, gate_bias=0)
 
 
 def add_replace(parser: argparse.ArgumentParser) -> None:
@@ -383,9 +401,3 @@ def load_data(dataset: str, given: argparse.Namespace) -> tuple[str, Dataset]:
     dataset = choose_dataset(given.data_dir) if dataset == "auto" else dataset
     data = load_dataset(dataset, given.data_dir, given.size)
     return name_of(dataset, data), data
-
-
-def add_numbers(parser: argparse.ArgumentParser, name: str, default: int, dest: str) -> None:
-    """Add --NAME, also called --NAMEs, for a run for each of one number or several."""
-    text = f"one {name}, or several: a run for each (default: {default})"
-    parser.add_argument(flag(name), f"{flag(name)}s", dest=dest, type=list_of_numbers, metavar="N,N,...", help=text)

@@ -17,7 +17,7 @@ import numpy as np
 
 from highway_lab.datasets import DATASETS
 from highway_lab.intervals import interval
-from highway_lab.logs import DatasetInfo, RunRecord, grouped
+from highway_lab.logs import DatasetInfo, RunRecord, kinds_of, values_of, varied_in
 from highway_lab.threads import outlive_forks
 from highway_networks import TEST_IMAGES
 
@@ -89,9 +89,9 @@ def unfailing_output() -> Iterator[tuple[Unfailing, Unfailing]]:
                 _restoring.close()
 
 
-def name_numbers(values: Sequence[int]) -> str:
-    """Return numbers as cli.list_of_numbers reads them; four or more in a row by their ends, `0-19`."""
-    if len(values) > 3 and list(values) == list(range(values[0], values[-1] + 1)):
+def name_numbers(values: Sequence[Any]) -> str:
+    """Return values as cli.list_of reads them; four or more whole numbers in a row by their ends, `0-19`."""
+    if len(values) > 3 and isinstance(values[0], int) and list(values) == list(range(values[0], values[-1] + 1)):
         return f"{values[0]}-{values[-1]}"
     return ",".join(map(str, values))
 
@@ -126,10 +126,10 @@ def describe_scores(run: RunRecord) -> str:
 class EpochReporter:
     """Show a run's progress: a bar on a terminal if the run is `alone` there, else one line an epoch."""
 
-    def __init__(self, config: Any, *, alone: bool = True):
+    def __init__(self, name: str, epochs: int, *, alone: bool = True):
         from tqdm import tqdm
 
-        self.name, self.epochs = name_run(config), config.epochs
+        self.name, self.epochs = name, epochs
         hidden = not (alone and sys.stderr.isatty())
         self.bar = tqdm(total=self.epochs, bar_format="{desc} {n_fmt}/{total_fmt} |{bar}| {remaining}", disable=hidden)
 
@@ -145,9 +145,9 @@ class EpochReporter:
             self.bar.close()
 
 
-def name_run(config: Any) -> str:
-    """Name a run in words: its net and its seed."""
-    return f"{config.title} seed {config.seed}"
+def name_run(config: Any, varied: Sequence[str] = ()) -> str:
+    """Name a run in words: its net, the hyperparameters that are `varied`, and its seed."""
+    return f"{', '.join([config.title, *values_of(config, varied)])} seed {config.seed}"
 
 
 def name_files(dataset: str, config: Any) -> str:
@@ -161,12 +161,13 @@ def digest_of_config(config: Any) -> str:
 
 
 def summary(runs: Sequence[RunRecord], dataset: DatasetInfo) -> str:
-    """Return a table of runs for a terminal of 80 columns, a row for each size and kind of block."""
-    size = runs[0].config.SIZE
-    groups = grouped(runs, lambda run: (getattr(run.config, size), run.config.block))
-    rows = [[size, "block", f"test {runs[0].metric}", "train loss", "seconds", "diverged"]]
-    by_size = sorted(groups.items(), key=lambda item: item[0][0])
-    rows += [[str(value), block, *_cells(group)] for (value, block), group in by_size]
+    """Return a table of runs for a terminal of 80 columns, a row for each size and kind of net."""
+    size, kinds = runs[0].config.SIZE, kinds_of(runs)
+    what = "block" if kinds.keys() == {run.config.block for run in runs} else "net"
+    rows = [[size, what, f"test {runs[0].metric}", "train loss", "seconds", "diverged"]]
+    for value in sorted({getattr(run.config, size) for run in runs}):
+        groups = {kind: [run for run in of if getattr(run.config, size) == value] for kind, of in kinds.items()}
+        rows += [[str(value), kind, *_cells(group)] for kind, group in groups.items() if group]
     if not any(run.diverged for run in runs):
         rows = [row[:-1] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -185,7 +186,8 @@ def describe_chance(runs: Sequence[RunRecord], labels: np.ndarray) -> str:
     chance = np.bincount(labels).max() / len(labels)
     most = chance + math.sqrt(chance * (1 - chance) / len(labels))
     scored = [(run, run.history.test_score[-1]) for run in runs if run.metric == "accuracy" and not run.diverged]
-    named = [name_run(run.config) for run, score in scored if score <= most]
+    varied = varied_in(runs)
+    named = [name_run(run.config, varied) for run, score in scored if score <= most]
     if not named:
         return ""
     more = f" and {count_of(len(named) - 3, 'run')} more" if len(named) > 3 else ""

@@ -257,6 +257,34 @@ def grouped(items: Iterable, key: Callable[[Any], Any]) -> dict[Any, list]:
     return groups
 
 
+def varied_in(runs: Iterable) -> list[str]:
+    """Return the hyperparameters of which runs, or configs, have several values, but for block, size and seed."""
+    configs = [getattr(run, "config", run) for run in runs]
+    names = [of.name for of in fields(configs[0]) if of.name not in ("block", configs[0].SIZE, "seed")]
+    return [name for name in names if len({getattr(config, name) for config in configs}) > 1]
+
+
+def values_of(config: Any, names: Iterable[str]) -> list[str]:
+    """Return hyperparameters in words: `gate bias -4`."""
+    values = {name.replace("_", " "): getattr(config, name) for name in names}
+    return [f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()]
+
+
+def kinds_of(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
+    """Return runs by their kind of net: by block and, within it, by the hyperparameters that vary.
+
+    The name of a kind says what differs: not the block if there is one only, nor what the runs of a block share.
+    """
+    blocks = grouped(runs, lambda run: run.config.block)
+    kinds: dict[str, list[RunRecord]] = {}
+    for block, of_block in blocks.items():
+        varied = varied_in(of_block)
+        opening = [block] if len(blocks) > 1 or not varied else []
+        for run in of_block:
+            kinds.setdefault(", ".join([*opening, *values_of(run.config, varied)]), []).append(run)
+    return kinds
+
+
 # ------------------------------------------------------------------------------------- fields of a log
 
 

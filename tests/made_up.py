@@ -47,9 +47,9 @@ def conv_run(config: ConvConfig, accuracy: float, n_params: int = 1000) -> RunRe
     return RunRecord(None, config, n_params, "accuracy", math.isnan(accuracy), history, None)
 
 
-def made_up_run(block: str, depth: int, seed: int, epochs: int, diverged: bool) -> RunRecord[Config]:
+def made_up_run(block: str, depth: int, seed: int, epochs: int, diverged: bool, **others: Any) -> RunRecord[Config]:
     """Return a run whose numbers follow from its config; a diverged one has no finite number after epoch 1."""
-    config = Config(block=block, depth=depth, seed=seed, epochs=epochs)
+    config = Config(block=block, depth=depth, seed=seed, epochs=epochs, **others)
     rows = range(2 if diverged else epochs + 1)
     learned = [(1 - math.exp(-epoch)) * (0.8 if block == "highway" else 0.1) - 0.01 * seed for epoch in rows]
     if diverged:
@@ -80,10 +80,14 @@ def made_up_log(
     epochs: int = 3,
     diverged: Collection[tuple[str, int]] = (),
     dataset: str = "mnist",
+    **varied: Collection,
 ) -> RunLog[Config]:
-    """Return a log of every depth, seed and block; `diverged` names the (block, seed) whose runs end early."""
+    """Return a log of every depth, seed, block and value of what is `varied`.
+
+    `diverged` names the (block, seed) whose runs end early.
+    """
     runs = [
-        made_up_run(block, depth, seed, epochs, (block, seed) in diverged)
-        for depth, seed, block in product(depths, seeds, blocks)
+        made_up_run(block, depth, seed, epochs, (block, seed) in diverged, **dict(zip(varied, values, strict=True)))
+        for depth, seed, block, *values in product(depths, seeds, blocks, *varied.values())
     ]
     return log(RunLog[Config], DatasetInfo(dataset, 6000, 2000), "python highway_networks.py --seed 0", runs=runs)

@@ -145,6 +145,10 @@ def test_the_summary_fits_a_terminal_of_80_columns_and_counts_diverged_runs():
     for row in (uncoupled, plain):
         assert all(row[start - 2 : start] == "  " != row[start] for start in starts), "columns are in line"
     assert [row[starts[-1] :] for row in (uncoupled, plain)] == ["0 of 3", "1 of 3"]
+    varied = made_up_log(gate_bias=(-4.0, 0.5), init=("he", "glorot")).runs[:-3]  # of plain nets one
+    names = [re.split("  +", line)[1] for line in summary(varied, log.dataset).splitlines()[1:]]
+    of_highway = [f"highway, init {init}, gate bias {bias}" for bias in ("-4", "0.5") for init in ("he", "glorot")]
+    assert names == ["net", *of_highway, "plain"]
 
 
 def test_runs_that_are_no_better_than_guessing_are_named():
@@ -222,9 +226,11 @@ def planned(program, arguments: str, data: hn.Dataset) -> list:
         (programs, "--depths 5,10 --seeds 3,5", "run_sweep-depth5,10-seed3,5"),
         (programs, "--seed 1 --n-train 200", "run-seed1-n_train200"),
         (programs, "--quick", "run-quick"),
+        (programs, "--block highway,plain", "run"),
+        (programs, "--lr 0.1,1e-3 --gate-bias -4,-2,0 --block plain", "run-plain-lr0.1,0.001-gate_bias-4.0,-2.0,0.0"),
         (cn, "", "run-mnist-16"),
         (cn, "--seeds 0,1", "run_sweep-mnist-16-seed0,1"),
-        (cn, "--block both --seed 3", "run-mnist-16-both-seed3"),
+        (cn, "--block both --seed 3", "run-mnist-16-highway,plain-seed3"),
         (cn, "--lr 0.03 --batch-norm", "run-mnist-16-lr0.03-batch_normTrue"),
         (cn, "--net highway-a --lr 0.06", "run-highway-a"),
     ],
@@ -245,6 +251,13 @@ def test_a_net_has_its_recipe_but_for_the_flags(as_many_as_mnist):
     assert planned(cn, "--quick --n-train 3000", as_many_as_mnist) == [quick]
 
 
+def test_a_run_is_made_for_each_combination_of_values_but_once_if_they_do_not_matter(as_many_as_mnist):
+    words = "--init he,glorot --lr 0.1,0.2 --hidden 8-9 --depths 2,4 --seeds 0,1 --block residual --init-gain 0.5,2"
+    assert len({*planned(programs, words, as_many_as_mnist)}) == 2**6
+    found = planned(programs, "--gate-bias -4,-2 --blocks highway,plain", as_many_as_mnist)
+    assert [(of.block, of.gate_bias) for of in found] == [("highway", -4), ("plain", -4), ("highway", -2)]
+
+
 def test_numbers_of_images_are_cut_to_those_that_there_are(digits):
     (config,) = planned(cn, "", digits)
     assert (config.n_train, config.n_validation, config.n_test) == (1437 - 143, 143, 360)
@@ -262,7 +275,7 @@ BAD_ARGUMENTS = {
     "--n-train 1438": "--n-train: expected at most 1437 samples, found 1438",
     "--lr 0": "--lr: expected a positive number, found 0.0",
     "--jobs 0": "argument --jobs: expected a number from 1 to 999999, found '0'",
-    "--block plain,highway,plain": "--block: expected different kinds, found plain,highway,plain; name each once",
+    "--block plain,highway,plain": "argument --block/--blocks: expected different values, found 'plain,highway,plain'",
     "--block brick": "--block: expected one of",
     "--loss squared-error": "--loss: expected a loss of classes, found squared-error",
     "--drop-last --batch-size 2000": "--drop-last: expected a full batch of 2000, found 1437 samples",

@@ -116,6 +116,18 @@ def test_gates_of_several_kinds_of_block_are_drawn_apart_each_in_its_colour(two_
     assert shown["own"][0] != shown["highway"][0]
 
 
+def test_curves_bars_and_pictures_are_named_by_what_varies(workdir):
+    log = made_up_log(blocks=("highway",), lr=(0.01, 0.002), depths=(4,))
+    write("run.json", log)
+    drawn = [path.name for path in pictures.draw(Path("run.json"), Path("here"))]
+    assert drawn[2:] == [f"{name}-lr-{lr}.png" for name in GATE_PICTURES for lr in (0.01, 0.002)]
+    left, _ = pictures.learning_curves(log)
+    assert [line.get_label() for line in left.lines] == ["lr 0.01", "lr 0.002", "chance"]
+    assert len({line.get_color() for line in left.lines}) == 3
+    assert "accuracy 86 % (lr 0.002) to 86 % (lr 0.01)" in left.figure.get_suptitle()
+    assert len([*gif.frames(log)]) == 4
+
+
 def test_gates_of_a_users_block_may_lie_beyond_0_and_1(two_kinds, workdir):
     two_kinds.runs[1].gate_means = [[1 - 5 * mean for mean in row] for row in two_kinds.runs[1].gate_means]
     write("run.json", two_kinds)
@@ -210,6 +222,7 @@ def test_a_file_that_is_no_picture_of_a_log_is_not_replaced(workdir, refused, pr
         pytest.param(gif, made_up_log(blocks=["plain"]), [], ["run.json", "gates"], id="no gates"),
         pytest.param(gif, made_up_log(diverged=[("highway", 0)]), [], ["run.json", "gates"], id="diverged"),
         pytest.param(gif, made_up_log(depths=(5, 10)), [], ["run.json", "[5, 10]"], id="several depths"),
+        pytest.param(gif, made_up_log(lr=(1, 2, 3, 4, 5)), [], ["run.json", "1 to 4 kinds", "5 kinds"], id="kinds"),
     ],
 )
 def test_errors_are_one_line(program, log, arguments, parts, workdir, refused):

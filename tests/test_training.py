@@ -76,8 +76,8 @@ def test_a_family_of_ones_own_trains_in_the_laboratory_as_alone(digits):
         OwnConfig(units=2.5)
     parser = argparse.ArgumentParser()
     add_hyperparameters(parser, OwnConfig)
-    assert vars(parser.parse_args(["--units", "3", "--noisy"])) == {"units": 3, "noisy": True}
-    assert vars(parser.parse_args(["--kind", "other"])) == {"kind": "other"}
+    assert vars(parser.parse_args(["--units", "3", "--noisy"])) == {"units": [3], "noisy": True}
+    assert vars(parser.parse_args(["--kind", "other"])) == {"kind": ["other"]}
 
 
 # ---------------------------------------------------------------------------------- reproducibility

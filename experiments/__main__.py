@@ -14,58 +14,23 @@ import argparse
 import re
 import sys
 from difflib import get_close_matches
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 from highway_lab.cli import OneLineParser, add_picture_flags, count, picture_flags, run_cli
-from highway_lab.files import in_order
 
-from .common import load, place_of
+from .common import load
 
-STUDIES = (  # whose commands and logs are those of every study
-    "depth_search",
-    "hundred_layers",
-    "what_gates_add",
-    "using_depth",
-    "task_difficulty",
-    "bias_and_rate",
-    "conv_bias",
-    "sketch",
-    "very_deep",
-    "thousand_layers",
-    "tuned_plain",
-    "small_nets",
-    "batch_norm",
-    "constant_gates",
-    "blocks_compared",
-    "first_gradient",
-    "pixel_scale",
-)
-NAMES = (  # in an order in which each finds the nets that it needs
-    STUDIES[0],
-    "cifar_net",
-    "gate_maps",
-    "class_routing",
-    "gate_swaps",
-    "lesions",
-    "section_4",
-    "conv_tables",
-    "conv_gates",
-    "factor_model",
-    "data_movement",
-    "gate_explorer",
-    "depth_per_example",
-    *STUDIES[1:],
-)
+FIRST = ("depth_search", "cifar_net", "conv_tables")  # which make the nets that others look into
 
 
-def is_experiment(name: str) -> bool:
-    """Return whether there is an experiment of this name, in the list or not."""
-    if name in NAMES:
-        return True
-    there = name.isidentifier() and find_spec(place_of(name))
-    return bool(there) and any(hasattr(import_module(place_of(name)), of) for of in ("EXPERIMENT", "STUDY"))
+def modules_with(name: str) -> list[str]:
+    """Return the last names of the modules of this package that define a name, sorted."""
+    paths = Path(__file__).parent.rglob("*.py")
+    return sorted(path.stem for path in paths if f"\n{name} = " in path.read_text(encoding="utf-8"))
+
+
+STUDIES = modules_with("STUDY")  # whose commands and logs are those of every study
+NAMES = [*dict.fromkeys((*FIRST, *sorted([*STUDIES, *modules_with("EXPERIMENT")])))]
 
 
 def show(_: argparse.Namespace) -> None:
@@ -74,13 +39,6 @@ def show(_: argparse.Namespace) -> None:
         print(f"{name:<24} {experiment.doc}")
         for path in (*experiment.log_steps(), *(Path("viz") / figure for figure in experiment.contents.FIGURES)):
             print(f"{'':<24}   {'there  ' if path.exists() else 'missing'} {path}")
-    for path in in_order(Path(__file__).parent.rglob("*.py")):
-        is_one = re.search("^(EXPERIMENT|STUDY) = ", path.read_text(encoding="utf-8"), re.MULTILINE)
-        if is_one and path.stem not in NAMES:
-            where = path.relative_to(Path(__file__).parents[1])
-            print(
-                f"{where} is not in this list: add it to NAMES or STUDIES in experiments/__main__.py", file=sys.stderr
-            )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -122,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line, of one experiment if its first word names one; returns the exit code."""
     argv = sys.argv[1:] if argv is None else argv
     name = re.split("[./]", argv[0].removesuffix(".py"))[-1] if argv else ""  # package and room may be named, too
-    if is_experiment(name):
+    if name in NAMES:
         return load(name).main(argv[1:])
     parser = OneLineParser(prog="python -m experiments", description="The paper's figures and questions.")
     parser.set_defaults(action=show)

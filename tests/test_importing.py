@@ -14,7 +14,6 @@ from helpers import ROOT, files_below, refused_with
 import highway_networks as hn
 import visualize_highway_networks as viz
 from conv_recipes import ConvConfig
-from experiments import __main__ as experiments
 from experiments.common import load
 from highway_lab import __version__, cli, logs, programs
 from highway_lab.logs import environment
@@ -207,12 +206,3 @@ def test_all_modules_that_are_installed_name_what_is_public():
         r"^py-modules = (\[.*?\])", (ROOT / "pyproject.toml").read_text("utf-8"), re.DOTALL | re.MULTILINE
     )
     assert {*ast.literal_eval(listed)} == {path.stem for path in MODULES}
-
-
-def test_an_experiment_that_is_not_listed_says_so_in_a_sentence(capsys, monkeypatch):
-    names = [name for name in experiments.NAMES if name not in ("lesions", "factor_model")]
-    monkeypatch.setattr(experiments, "NAMES", names)
-    assert experiments.main([]) == 0
-    *_, first, last = capsys.readouterr().err.splitlines()
-    assert first.startswith("experiments/factor_model.py is not in this list: add it to NAMES")
-    assert last.startswith("experiments/looks/lesions.py is not in this list: add it to NAMES")

@@ -12,12 +12,7 @@ HANDOUTS := handouts
 .PHONY: run test test-release test-lowest docs notebooks handouts figures screenshot readme sweep reproduce bench clean
 
 run: $(INSTALLED)
-	mkdir -p my-run
-	set -o pipefail; $(PYTHON) highway_networks.py --seed 0 --out my-run/run.json | sed '/^to draw it/d'
-	$(PYTHON) visualize_highway_networks.py my-run/run.json --out my-run
-	$(PYTHON) make_highway_networks_gif.py my-run/run.json --out my-run/highway_networks.gif
-	@echo "The log, its pictures and its animation are in my-run/; open my-run/highway_networks.gif first."
-	@echo "These accuracies are of one seed; README.md's table has the means of twenty, on MNIST."
+	$(PYTHON) my_run.py
 	@echo "Before the commands of README.md: . $(VENV)/bin/activate"
 
 test: $(INSTALLED)

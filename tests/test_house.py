@@ -18,7 +18,7 @@ ROOMS = [  # from the ground up: a file imports its own room and those below
     ["highway_lab"],
     ["conv_recipes"],
     ["highway_estimators", "highway_image_estimator", "visualize_highway_networks", "make_highway_networks_gif"],
-    ["experiments", "benchmarks"],
+    ["experiments", "benchmarks", "my_run"],
 ]
 FLOORS = {name: floor for floor, names in enumerate(ROOMS) for name in names}
 FILES = [

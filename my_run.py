@@ -1,0 +1,108 @@
+"""Train the headline nets, draw them into my-run/, and say what is other than in the run before: `make run`.
+
+    python my_run.py [FLAGS of highway_networks.py]
+
+The run before is kept in my-run/before/. Where both are of the same images, one picture shows both.
+"""
+
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start("my_run")
+
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+import make_highway_networks_gif as gif
+import visualize_highway_networks as viz
+from highway_lab import logs, programs
+from highway_lab.figures import COLORS, draw_seeds, label_ends, new_figure, save_all
+from highway_lab.logs import RunLog
+from highway_networks import Config
+
+HERE = Path("my-run")
+BEFORE, KEPT = HERE / "before", HERE / ".kept"  # KEPT: while a run is made, which may fail
+LOG = "run.json"
+README = "These accuracies are of one seed; README.md's table has the means of twenty, on MNIST."
+
+
+def made(folder: Path) -> list[Path]:
+    """Return the log in a folder, and the pictures of logs there."""
+    found = [path for path in sorted(folder.glob("*.*")) if path.suffix in (".png", ".gif")]
+    return [*folder.glob(LOG), *(path for path in found if b" sha256 " in path.read_bytes())]
+
+
+def move(source: Path, target: Path) -> None:
+    """Move what a run has made into another folder."""
+    target.mkdir(parents=True, exist_ok=True)
+    for path in made(source):
+        path.replace(target / path.name)
+
+
+def values_of(log: RunLog) -> dict[str, str]:
+    """Return what may be other in the next run: data, mathematics and hyperparameters."""
+    configs = [vars(run.config) for run in log.runs]
+    fields = {name: ", ".join(sorted({str(config[name]) for config in configs})) for name in configs[0]}
+    code, samples = log.environment.code, log.environment.samples
+    return {"data": f"{log.dataset.name} ({samples})", "code of the mathematics": code} | fields
+
+
+def compare(log: RunLog, before: RunLog) -> None:
+    """Print what is other than before, and what both have reached; draw both if they are of the same images."""
+    now, then = values_of(log), values_of(before)
+    changed = [f"{name} {then[name]} -> {now[name]}" for name in now if now[name] != then[name]]
+    print(f"other than before: {'; '.join(changed) or 'nothing'}")
+    field = viz.scored_on(log)[1]
+    for words, of in (("before", before), ("now", log)):
+        print(f"{words}: {of.runs[0].metric} {viz.reached(of.runs, viz.scored_on(of)[1])}")
+    if now["data"] == then["data"] and field == viz.scored_on(before)[1]:
+        picture = {"before_and_now.png": partial(both, log, before, field)}
+        print("drew", *save_all(picture, HERE, HERE / LOG, BEFORE / LOG))
+
+
+def both(log: RunLog, before: RunLog, field: str) -> Figure:
+    """Draw the scores by epoch of a run, and dashed those of the run before."""
+    figure, axes = new_figure(f"Before and now: {viz.describe(log, log.runs)}", 3.8)
+    viz.draw_history(axes, log, field)
+    for block, runs in viz.group(before.runs, "block").items():
+        values = viz.curves(runs, field)
+        style = {"color": COLORS[block], "linestyle": (0, (2, 1)), "label": f"{block}, before"}
+        draw_seeds(axes, range(values.shape[1]), values, **style)
+    viz.mark_guessing(axes, log, field)
+    axes.set_ylabel(f"{viz.scored_on(log)[0]} {log.runs[0].metric}")
+    label_ends(axes)
+    return figure
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Train, draw, compare; returns the exit code. A run that fails leaves all as it was."""
+    if (KEPT / LOG).exists():  # a run was killed
+        move(KEPT, HERE)
+    move(HERE, KEPT)
+    words, is_made = ["--seed", "0", *(sys.argv[1:] if argv is None else argv)], False
+    try:
+        if code := programs.main([*words, "--fresh", "--out", str(HERE / LOG)]):
+            return code
+        log = viz.read_log(HERE / LOG)
+        viz.draw(HERE / LOG, HERE)
+        if gif.has_animation(log):
+            gif.animate(HERE / LOG, HERE / gif.NAME)
+        is_made = True
+    finally:
+        if not is_made:
+            move(KEPT, HERE)
+            shutil.rmtree(KEPT)
+    if (KEPT / LOG).exists():
+        shutil.rmtree(BEFORE, ignore_errors=True)
+        KEPT.replace(BEFORE)
+    if before := logs.read_any(BEFORE / LOG, RunLog[Config]):
+        compare(log, before)
+    shutil.rmtree(KEPT, ignore_errors=True)
+    print(f"The log, its pictures and its animation are in {HERE}/; open {HERE / gif.NAME} first.")
+    data = log.dataset.name
+    print(README if data == "mnist" else f"These numbers are not README.md's, which are of MNIST: they are of {data}.")
+    return 0

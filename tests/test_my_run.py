@@ -1,0 +1,39 @@
+"""`make run`: it keeps the run before, says what is other, and leaves all as it was if it fails."""
+
+import json
+from pathlib import Path
+
+from helpers import files_below
+
+import my_run
+
+SHORT = ["--dataset", "digits", "--depth", "2", "--epochs", "1", "--n-train", "50", "--n-test", "20"]
+
+
+def test_a_run_is_compared_with_the_one_before_which_is_kept(workdir, capsys):
+    assert my_run.main(SHORT) == 0
+    first = files_below(workdir / "my-run")
+    assert "These numbers are not README.md's, which are of MNIST: they are of digits." in capsys.readouterr().out
+    assert my_run.main([*SHORT, "--lr", "0.01"]) == 0
+    said = capsys.readouterr().out
+    assert "other than before: lr 0.005 -> 0.01\nbefore: accuracy highway" in said
+    assert files_below(workdir / "my-run/before") == first
+    assert "before_and_now.png" in files_below(workdir / "my-run")
+    log = Path("my-run/run.json")
+    for name, value in json.loads(log.read_text())["environment"].items():
+        if name in ("code", "samples"):  # as if both had been others
+            log.write_text(log.read_text().replace(value, "0" * 12))
+    Path("my-run/notes.png").write_text("mine")
+    assert my_run.main([*SHORT, "--lr", "0.01"]) == 0
+    said = capsys.readouterr().out
+    assert "other than before: data digits (000000000000) -> " in said
+    assert "; code of the mathematics 000000000000 -> " in said
+    assert {"before_and_now.png", "notes.png"} & files_below(workdir / "my-run").keys() == {"notes.png"}
+
+
+def test_a_run_that_fails_leaves_all_as_it_was(workdir, refused):
+    assert my_run.main(SHORT) == 0
+    before = files_below(workdir)
+    refused(my_run.main, [*SHORT, "--lr", "none"])
+    assert files_below(workdir) == before
+    assert not Path("my-run/.kept").exists()

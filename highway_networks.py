@@ -1320,7 +1320,8 @@ def check_no_times(name: str, x: Any) -> None:
 
 def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
     """Return an array, or a sparse matrix that has rows; raises InputError for other kinds: texts, dates, masked."""
-    check_no_times(name, x)
+    if hasattr(x, "columns"):  # times in an array are of no kind that is a number
+        check_no_times(name, x)
     array = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
     found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}"
     if array.dtype == object:  # such as a data frame, with columns of several kinds

@@ -781,7 +781,7 @@ def test_dates_and_times_of_any_frame_are_no_samples(moment):
     [
         (["a", 1, None], "found texts and 1"),
         (["a", "b", None], "found texts and None"),
-        ([b"a", b"b", b"c"], "found one of |S1"),
+        ([b"a", b"b", b"c"], "found b'a'"),
         (np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "datetime64[D]"), "found one of datetime64[D]"),
     ],
 )

@@ -176,7 +176,7 @@ def test_a_log_is_held_by_one_command_at_a_time_under_whatever_name(workdir):
 
 
 def test_the_lock_of_a_command_that_was_killed_is_taken_over(workdir):
-    killed = "import os; from highway_lab.files import lock_log; lock_log('log.json').__enter__(); os._exit(9)"
+    killed = "import os\nfrom highway_lab.files import lock_log\nwith lock_log('log.json'): os._exit(9)"
     subprocess.run([sys.executable, "-c", killed], env=child_environment())
     assert [*files_below(workdir)] == [".log.json.lock"]
     with lock_log("log.json"):

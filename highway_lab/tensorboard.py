@@ -33,7 +33,7 @@ class EventFile:
     def __init__(self, folder: str | os.PathLike, dataset: str, config: Any):
         place = as_path(folder) / name_files(dataset, config) / "events"  # with which the file's name begins
         make_place(place)
-        self.file, self.rows = EventsWriter(str(place)), 0
+        self.file, self.rows = EventsWriter(os.fspath(place)), 0
         self._add(0, session_log=SessionLog(status=SessionLog.START))  # voids earlier files from epoch 0 on
 
     def __call__(self, run: RunRecord) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import MNIST_FILES, Handler, child_environment, end, write_small_mnist
+from helpers import MNIST_FILES, Handler, child_environment, end, slashes, write_small_mnist
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
@@ -142,7 +142,7 @@ def refused(capsys) -> Callable[..., str]:
         assert stopped.value.code == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1
-        return error
+        return slashes(error)
 
     return refused
 

@@ -50,7 +50,7 @@ def saved(digits, workdir) -> DeepNet:
 def run_and_plot(model: str = "mine.npz") -> dict:
     """Look into a user's net for the digits; returns the content of its page."""
     assert EXPERIMENT.main(["run", "--dataset", "digits", "--model", model]) == 0
-    assert EXPERIMENT.main(["plot", str(log_of_net("gate_explorer-digits", model))]) == 0
+    assert EXPERIMENT.main(["plot", log_of_net("gate_explorer-digits", model).as_posix()]) == 0
     return held_by(page_of(model))
 
 
@@ -167,7 +167,7 @@ def test_a_net_that_has_changed_since_its_log_is_refused(digits, saved, refused)
     run_and_plot()
     before, log = files_below(Path("viz")), log_of_net("gate_explorer-digits", "mine.npz")
     net_for(digits, depth=4).save("mine.npz")
-    message = refused(EXPERIMENT.main, ["plot", str(log)])
+    message = refused(EXPERIMENT.main, ["plot", log.as_posix()])
     for part in ("mine.npz: expected the net of sha256", " run --dataset digits --model mine.npz"):
         assert part in message
     assert files_below(Path("viz")) == before

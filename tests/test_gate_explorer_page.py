@@ -249,7 +249,7 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, workdir, monkeypa
     for experiment in (gate_explorer.EXPERIMENT, *([load("lesions")] if lesioned else [])):
         assert experiment.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
     log = log_of_net("gate_explorer-digits", "mine.npz")
-    assert gate_explorer.EXPERIMENT.main(["plot", str(log)]) == 0
+    assert gate_explorer.EXPERIMENT.main(["plot", log.as_posix()]) == 0
     browser.open(Path("viz", log.stem.removeprefix("gate_explorer-"), "gate_explorer.html").absolute())
     images = digits.test_x[:50]
     found, x = browser.logits(images, ("trained", ()), ("untrained", ()), ("trained", (1, 3))), as_inputs(images)

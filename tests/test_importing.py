@@ -198,7 +198,7 @@ def test_a_module_that_is_reloaded_says_to_restart_the_kernel_and_stays_as_it_wa
 def test_the_package_names_the_versions_of_python_on_which_it_is_tested():
     tested = re.search(r"python: (\[.*\])", (ROOT / ".github/workflows/tests.yml").read_text("utf-8"))[1]
     named = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text("utf-8"))
-    assert ast.literal_eval(tested) == named
+    assert ast.literal_eval(tested) == [named[0], named[-1]]
 
 
 def test_all_modules_that_are_installed_name_what_is_public():

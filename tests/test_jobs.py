@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
-from helpers import SOME_ENVIRONMENT, end, files_below, limited_file_size, refused_with, wait_until
+from filelock import FileLock, SoftFileLock
+from helpers import SOME_ENVIRONMENT, child_environment, end, files_below, limited_file_size, refused_with, wait_until
 from tqdm import tqdm
 
 from highway_lab import Interrupted, jobs
@@ -175,8 +176,11 @@ def test_a_log_is_held_by_one_command_at_a_time_under_whatever_name(workdir):
     assert [path.name for path in workdir.iterdir()] == ["link.json"]
 
 
+@pytest.mark.skipif(issubclass(FileLock, SoftFileLock), reason="needs a system that locks files")
 def test_the_lock_of_a_command_that_was_killed_is_taken_over(workdir):
-    Path(".log.json.lock").touch()
+    killed = "import os\nfrom highway_lab.files import lock_log\nwith lock_log('log.json'): os._exit(9)"
+    subprocess.run([sys.executable, "-c", killed], env=child_environment())
+    assert [*files_below(workdir)] == [".log.json.lock"]
     with lock_log("log.json"):
         pass
     assert files_below(workdir) == {}

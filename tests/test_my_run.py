@@ -20,10 +20,10 @@ def test_a_run_is_compared_with_the_one_before_which_is_kept(workdir, capsys):
     assert files_below(workdir / "my-run/before") == first
     assert "before_and_now.png" in files_below(workdir / "my-run")
     log = Path("my-run/run.json")
-    for name, value in json.loads(log.read_text())["environment"].items():
+    for name, value in json.loads(log.read_text("utf-8"))["environment"].items():
         if name in ("code", "samples"):  # as if both had been others
-            log.write_text(log.read_text().replace(value, "0" * 12))
-    Path("my-run/notes.png").write_text("mine")
+            log.write_text(log.read_text("utf-8").replace(value, "0" * 12), "utf-8")
+    Path("my-run/notes.png").write_text("mine", "utf-8")
     assert my_run.main([*SHORT, "--lr", "0.01"]) == 0
     said = capsys.readouterr().out
     assert "other than before: data digits (000000000000) -> " in said

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers import A_PIPE, ROOT, assert_says, files_below, refused_with
+from helpers import A_PIPE, ROOT, assert_says, files_below, refused_with, slashes
 from made_up import made_up_log
 from picture_helpers import outdated
 
@@ -87,7 +87,7 @@ def test_check_finds_a_changed_number_or_log_and_changes_nothing(folder, capsys)
     write("run.json", made_up_log(depths=(29,)))
     before = files_below(folder)
     assert pages.main(["--check"]) == 1
-    assert capsys.readouterr().err == (
+    assert slashes(capsys.readouterr().err) == (
         "README.md: seeds: 21 = seeds: the value is 20\n"
         "runs/SHA256SUMS: expected the digests of run.json, found others; run: python -m pages\n"
     )

@@ -505,7 +505,7 @@ def test_out_is_the_file_of_a_single_picture_or_a_folder(out, format, workdir):
 @pytest.mark.parametrize("depths", [(30,), (5, 10, 20, 30, 50)])
 def test_large_texts_neither_meet_nor_leave_the_figure(depths, tmp_path):
     style, log = tmp_path / "large", made_up_log(depths=depths)
-    style.write_text("font.size: 20\nfigure.dpi: 50")
+    style.write_text("font.size: 20\nfigure.dpi: 50", "utf-8")
     for name in pictures.figures_of(log):
         figure = pictures.plot(log, name, style)
         figure.draw_without_rendering()

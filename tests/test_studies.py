@@ -147,7 +147,7 @@ def test_a_smoke_run_ends_in_a_log_that_reads_and_is_drawn(name, my_arm, capsys)
     assert [*Path("runs").iterdir()] == [path]
     small = experiment.studies[ending].small()
     assert Results(small, experiment.read(path).runs).finished == [*small.cells]
-    assert experiment.main(["plot", str(path), *words]) == 0
+    assert experiment.main(["plot", path.as_posix(), *words]) == 0
     assert {*files_below(Path("viz"))} >= {
         f"{path.stem.removeprefix(f'{name}-')}/{figure}" for figure in experiment.contents.FIGURES
     }

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers import refused_with
+from helpers import refused_with, slashes
 from made_up import made_up_log, made_up_run
 
 import highway_networks as hn
@@ -86,7 +86,7 @@ def nothing() -> None:
 
 
 def said(capsys) -> list[str]:
-    return capsys.readouterr().out.splitlines()
+    return slashes(capsys.readouterr().out).splitlines()
 
 
 def test_a_log_is_waited_for_and_drawn_as_it_grows(workdir, monkeypatch, capsys):

@@ -354,9 +354,9 @@ class Handler(SimpleHTTPRequestHandler):
 
 
 def child_environment(**others: str) -> dict[str, str]:
-    """The environment of a Python that finds this checkout, and what this Python was told to find."""
+    """The environment of a Python that finds this checkout and what this one was told to find, and prints UTF-8."""
     found = (str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")]))
-    return os.environ | {"PYTHONPATH": os.pathsep.join(found)} | others
+    return os.environ | {"PYTHONPATH": os.pathsep.join(found), "PYTHONIOENCODING": "utf-8"} | others
 
 
 def end(process: subprocess.Popen) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import ROOT, files_below, group_lives, resealed, wait_until, without_seconds
+from helpers import ROOT, files_below, group_lives, resealed, slashes, wait_until, without_seconds
 from made_up import made_up_log
 from test_tensorboard import check_events
 
@@ -307,7 +307,7 @@ def test_a_wrong_argument_is_refused_and_nothing_written(workdir, capsys, progra
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
-    assert captured.err.startswith(f"python {program.COMMAND.module}.py: error: {message}")
+    assert slashes(captured.err).startswith(f"python {program.COMMAND.module}.py: error: {message}")
     assert files_below(workdir) == {}
 
 

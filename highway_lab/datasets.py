@@ -260,7 +260,7 @@ def _read_keras(path: Path) -> list[bytes]:
 
 def _load_digits() -> Dataset:
     """Load scikit-learn's 1,797 digits, pixels 0..16 scaled to 0..255, a fixed shuffle cut 1,437 / 360."""
-    table = np.loadtxt(str(distribution("scikit-learn").locate_file(DIGITS)), delimiter=",")
+    table = np.loadtxt(str(distribution("scikit-learn").locate_file(DIGITS)), delimiter=",", encoding="utf-8")
     images = np.rint(table[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
     labels = table[:, -1].astype(np.uint8)
     train, test = np.split(np.random.default_rng(0).permutation(len(images)), [1437])

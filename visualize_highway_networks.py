@@ -280,14 +280,14 @@ def beside_untrained(untrained: float, means: np.ndarray) -> tuple[dict[str, Any
 
 
 def draw_gates(axes: Axes, log: RunLog, epoch: int) -> BarContainer:
-    """Draw a bar for the mean T of each block after an epoch, from closed (0) to open (1); a line: before training."""
-    means = gate_means(log).mean(axis=0)
-    depth = means.shape[1]
+    """Draw a bar for the mean T of each block after an epoch, a line: before training."""
+    seeds = gate_means(log)
+    means, depth = seeds.mean(axis=0), seeds.shape[2]
     bars = axes.bar(np.arange(1, depth + 1), means[epoch], color=COLORS[runs_with_gates(log)[0].config.block])
     edges = np.arange(depth + 1) + 0.5
     axes.step(edges, [*means[0], means[0, -1]], where="post", color=INK, linewidth=1, label="untrained")
     axes.set(xlabel="block, front to back", ylabel="mean T (0: closed, 1: open)", xlim=edges[[0, -1]])
-    axes.set_ylim(min(0, 1.05 * means.min()), max(1, 1.05 * means.max()))  # a user's gates may lie beyond
+    axes.set_ylim(min(0, 1.05 * seeds.min()), max(0, 1.3 * seeds.max()) or 1)  # in which bars are seen
     axes.yaxis.set_major_locator(MaxNLocator(5))
     number_layers(axes.xaxis, depth)
     return bars

@@ -17,17 +17,14 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import conv_recipes
 from conv_recipes import ConvConfig
-from highway_lab.figures import draw_seeds, label_ends, new_figure
 from highway_lab.intervals import interval, judge
 
 from . import study_command
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN
 from .common import CHANCE_LOSS, FEW_EPOCHS
-from .common_figures import arm_color, scale_by_logarithm
 from .study import Arm, Results, Stage, Study, StudyRun, accuracies
 
 BUDGET = {"n_train": 20_000, "n_test": 10_000}
@@ -95,21 +92,4 @@ def numbers(results: Results) -> dict:
     }
 
 
-def figure(results: Results) -> Figure:
-    """Draw training loss by epoch, with normalisation solid, without it dashed."""
-    figure, axes = new_figure("Batch normalisation lowers plain nets' loss", 3.4)
-    for cell, runs in results.by_cell().items():
-        config = runs[0].config
-        losses = np.full((len(runs), config.epochs + 1), np.nan)
-        for row, run in zip(losses, runs, strict=True):
-            row[: len(run.history["train_loss"])] = run.history["train_loss"]
-        style = {"color": arm_color(cell.arm), "linestyle": "-" if config.batch_norm else (0, (2, 1))}
-        draw_seeds(axes, np.arange(1, config.epochs + 1), losses[:, 1:], label=cell.arm, **style)
-    axes.set(xlabel="epoch", ylabel="training loss")
-    axes.margins(x=0)
-    scale_by_logarithm(axes)
-    label_ends(axes)
-    return figure
-
-
-FIGURES = {"batch_norm.png": figure}
+FIGURES = {}

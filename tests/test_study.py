@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 from conftest import MY_ARM
-from helpers import SOME_ENVIRONMENT
+from helpers import SOME_ENVIRONMENT, slashes
 
 from experiments import study_command
 from experiments.blocks import numbered

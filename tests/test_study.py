@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 from conftest import MY_ARM
-from helpers import SOME_ENVIRONMENT
+from helpers import SOME_ENVIRONMENT, slashes
 
 from experiments import study_command
 from experiments.blocks import numbered
@@ -22,6 +22,7 @@ from experiments.partly_frozen import ArmConfig
 from experiments.study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, beyond
 from experiments.study_command import StudyExperiment, StudyLog
 from highway_lab import jobs, logs
+from highway_lab.cli import quote
 from highway_lab.files import lock_log
 from highway_lab.jobs import ResultFile
 from highway_networks import BLOCKS, InputError
@@ -365,13 +366,13 @@ def test_a_study_is_trained_resumed_and_drawn(tiny, monkeypatch, capsys):
     assert len(trained) == 8
     assert LOG.read_bytes() == before
     capsys.readouterr()
-    assert tiny.main(["plot", str(LOG)]) == 0
-    shown = capsys.readouterr().out
+    assert tiny.main(["plot", LOG.as_posix()]) == 0
+    shown = slashes(capsys.readouterr().out)
     assert "x, 3, 2: lr 0." in shown
     assert "beside it never tried: lr " in shown
     assert "8 runs, 0 of them superfluous" in shown
     assert "drew viz/digits/tiny.png" in shown
-    assert tiny.main(["table", str(LOG)]) == 0
+    assert tiny.main(["table", LOG.as_posix()]) == 0
     table = capsys.readouterr().out.splitlines()
     assert table[0].startswith("arm,hidden,depth,result,lr,chosen_by,epochs,seed,n_trained,diverged,clipped,")
     assert len(table) == 9
@@ -529,7 +530,7 @@ def test_a_study_that_is_being_widened_trains_its_next_form_into_the_same_log(ti
     assert again.main([*RUN, "--next"]) == 0
     assert len(again.read(LOG).runs) in (9, 11)  # 11 if the new value was chosen
     capsys.readouterr()
-    assert again.main(["plot", str(LOG)]) == 0
+    assert again.main(["plot", LOG.as_posix()]) == 0
     assert "of them superfluous" in capsys.readouterr().out
     tiny.contents.NEXT = {"far": tiny.contents.STUDY}  # of which there is no picture yet
     again = StudyExperiment(tiny.contents)
@@ -547,14 +548,14 @@ def test_a_kind_of_net_of_ones_own_is_tuned_and_drawn_beside_ours(tiny, my_arm, 
     ours = committed.read_bytes()
     capsys.readouterr()
     assert tiny.main([*run, "--with", "my_arm.py"]) == 0
-    assert capsys.readouterr().out.endswith(f"plot {own} --with my_arm.py\n")
+    assert capsys.readouterr().out.endswith(f"plot {quote(own)} --with my_arm.py\n")
     assert committed.read_bytes() == ours
     assert {of.cell for of in tiny.read(own).runs} == {Cell("mine", 4, 2)}
-    assert tiny.main(["table", str(own)]) == 0, "without the file that has the arm"
+    assert tiny.main(["table", own.as_posix()]) == 0, "without the file that has the arm"
     header, first, *_ = capsys.readouterr().out.splitlines()
     assert header.startswith("arm,hidden,depth,result,setting,chosen_by,epochs")
     assert first.startswith("mine,4,2,,")
-    for words in ([], [str(own)]):
+    for words in ([], [own.as_posix()]):
         assert tiny.main(["table", *words, "--with", "my_arm.py"]) == 0
         rows = capsys.readouterr().out.splitlines()
         assert [row.partition(",")[0] for row in rows] == ["arm", *["x"] * 4, *["y"] * 4, *["mine"] * 4]

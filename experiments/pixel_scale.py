@@ -72,13 +72,14 @@ def numbers(results: Results) -> dict:
     """Return what the page quotes: accuracies in % and leads in points, by arm and scale."""
     runs = {(cell.arm, cell.scale): accuracies(of) for cell, of in results.by_cell().items()}
     scales = dict.fromkeys(scale for _, scale in runs)
-    lead = {scale: interval(runs["highway", scale] - runs["plain", scale]) for scale in scales}
+    leads = {scale: runs["highway", scale] - runs["plain", scale] for scale in scales}
     return {
         "accuracy": {of: runs[of].mean() for of in runs},
         "worth": {
             (arm, scale): interval(runs[arm, scale] - runs[arm, PIXELS]) for arm, scale in runs if scale != PIXELS
         },
-        "lead": lead,
+        "lead": {scale: interval(leads[scale]) for scale in leads},
+        "grown": {scale: interval(leads[scale] - leads[PIXELS]) for scale in leads},
         "untried": {(cell.arm, cell.scale): results.untried(cell) for cell in results.finished},
         "seeds": len(SEEDS),
         "blocks": BLOCKS,

@@ -56,7 +56,7 @@ def test_every_command_of_the_page_runs(checkout, python):
     for command in COMMANDS:
         code, output = python(*command)
         assert code == 0, output
-    assert output.startswith("arm,hidden,depth,result,lr,gate_bias,epochs,seed,")
+    assert output.startswith("arm,hidden,depth,result,lr,gate_bias,chosen_by,epochs,seed,")
     folder = "viz/digits-quick-highway,addgate-seed0,1"
     for made in ("addgate.npz", f"{folder}/T_gate_bars-addgate.png", "viz/smoke/width.png"):
         assert Path(made).exists()

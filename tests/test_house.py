@@ -117,7 +117,7 @@ import os, signal, matplotlib, numpy
 from threadpoolctl import threadpool_info
 matplotlib.rcParams["figure.figsize"] = (3, 2)
 def host():
-    threads = threadpool_info()[0]["num_threads"]  # of NumPy's BLAS; scikit-learn brings pools of its own
+    threads = [pool["num_threads"] for pool in threadpool_info()][:1]  # of NumPy's BLAS, the first
     backend = os.environ.get("MPLBACKEND")
     return dict(matplotlib.rcParams), backend, signal.getsignal(signal.SIGINT), numpy.geterr(), threads
 before = host()

@@ -560,7 +560,7 @@ def test_a_kind_of_net_of_ones_own_is_tuned_and_drawn_beside_ours(tiny, my_arm, 
         rows = capsys.readouterr().out.splitlines()
         assert [row.partition(",")[0] for row in rows] == ["arm", *["x"] * 4, *["y"] * 4, *["mine"] * 4]
         assert tiny.main(["plot", *words, "--with", "my_arm.py"]) == 0
-        assert "12 runs, 0 of them superfluous\n\ndrew viz/my_arm/tiny.png" in capsys.readouterr().out
+        assert "12 runs, 0 of them superfluous\n\ndrew viz/my_arm/tiny.png" in slashes(capsys.readouterr().out)
     committed.write_bytes(ours.replace(b"experiments tiny", b"experiments large"))
     assert "expected a log of tiny, found one of 'python -m experiments large run" in refused(tiny.main, ["plot"])
     committed.write_bytes(ours)

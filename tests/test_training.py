@@ -330,6 +330,12 @@ def test_evaluation_is_the_mean_over_all_images_however_they_are_cut(digits):
 # ----------------------------------------------------------------------------------------- threads
 
 
+COUNTED = pytest.mark.skipif(
+    not blas_pools().lib_controllers, reason="needs a BLAS whose threads can be counted: Accelerate's cannot"
+)
+
+
+@COUNTED
 @pytest.mark.parametrize("hidden", [8, 300])
 def test_a_net_is_trained_and_scored_with_one_thread_and_no_limit_outlives_it(digits, monkeypatch, hidden):
     """However wide it is: the bits of products depend on the number of BLAS threads."""
@@ -404,6 +410,7 @@ def test_batch_normalisation_trains_on_the_whole_batch_at_once():
     assert isinstance(net.workspace(100, np.random.default_rng(0)), ConvWorkspace)
 
 
+@COUNTED
 def test_the_limit_on_threads_lasts_until_the_last_of_several_has_left():
     with threadpool_limits(2, user_api="blas"):
         before, inside, leave = threads_now(), threading.Event(), threading.Event()
@@ -425,6 +432,7 @@ def test_the_limit_on_threads_lasts_until_the_last_of_several_has_left():
 
 @pytest.mark.posix
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@COUNTED
 def test_a_process_that_forks_while_threads_predict_neither_waits_for_them_nor_keeps_their_limit():
     inside, locked, leave = threading.Event(), threading.Event(), threading.Event()
 

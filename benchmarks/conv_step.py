@@ -119,7 +119,7 @@ def numbers(log: ConvStepLog) -> dict:
     """Return what the page quotes: the rows by measurement, net and contender, MiB of memory, and PyTorch's ratios."""
     step = {name: best(getattr(log, name)) for name in ("one_run", "one_thread", "many_runs")}
     avx512 = best(BENCHMARK.read(AVX512).one_run)
-    ratios = [row["torch-conv-last"].ours_over.median for rows in (step["one_run"], avx512) for row in rows.values()]
+    ratios = [row["torch-conv-last"].ours_over.median for rows in (*step.values(), avx512) for row in rows.values()]
     return {"step": step, "avx512": avx512, "ratios": ratios, "mib": [*log.peak_mib.values()], "rounds": log.rounds}
 
 

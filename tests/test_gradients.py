@@ -10,10 +10,12 @@ from helpers import ROOT, check_gradients, small_batch, small_net
 
 import highway_estimators  # noqa: F401, adds its losses
 import highway_networks as core
+from experiments.blocks import number_of
 from highway_networks import ACTIVATIONS, BLOCKS, LOSSES, complex_step, softmax_cross_entropy
 
+KINDS = [name for name in BLOCKS if number_of(name) in (None, (name, 1))]  # larger numbers saturate a net
 every_net = pytest.mark.parametrize(
-    ("block", "activation", "depth"), [(b, a, depth) for b in BLOCKS for a in ACTIVATIONS for depth in (0, 1, 3)]
+    ("block", "activation", "depth"), [(b, a, depth) for b in KINDS for a in ACTIVATIONS for depth in (0, 1, 3)]
 )
 
 

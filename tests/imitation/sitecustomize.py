@@ -38,9 +38,11 @@ def unless_open(function):
     def call(*paths, **options):
         for path in filter(os.path.isfile, paths if not options.get("dir_fd") else ()):
             for descriptor in glob.glob("/proc/[1-9]*/fd/*"):
-                with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-                    if os.path.samefile(descriptor, path):
-                        raise PermissionError(13, "The file is in use by another process", path)
+                same = False
+                with contextlib.suppress(OSError):  # closed meanwhile, or another user's
+                    same = os.path.samefile(descriptor, path)
+                if same:
+                    raise PermissionError(13, "The file is in use by another process", path)
         return function(*paths, **options)
 
     return call

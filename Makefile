@@ -12,7 +12,7 @@ HANDOUTS := handouts
 .PHONY: run test test-release test-lowest docs notebooks handouts figures screenshot readme sweep reproduce bench clean
 
 run: $(INSTALLED)
-	$(PYTHON) my_run.py
+	$(PYTHON) -m my_run
 	@echo "Before the commands of README.md: . $(VENV)/bin/activate"
 
 test: $(INSTALLED)

@@ -1,6 +1,6 @@
 """Train the headline nets, draw them into my-run/, and say what is other than in the run before: `make run`.
 
-    python my_run.py [FLAGS of highway_networks.py]
+    python -m my_run [FLAGS of highway_networks.py]
 
 The run before is kept in my-run/before/. Where both are of the same images, one picture shows both.
 """
@@ -27,7 +27,7 @@ from highway_networks import Config
 HERE = Path("my-run")
 BEFORE, KEPT = HERE / "before", HERE / ".kept"  # KEPT: while a run is made, which may fail
 LOG = "run.json"
-README = "These accuracies are of one seed; README.md's table has the means of twenty, on MNIST."
+README = "These accuracies are of one seed; experiments/depth.md has the means of twenty, on MNIST."
 
 
 def made(folder: Path) -> list[Path]:
@@ -97,8 +97,9 @@ def main(argv: list[str] | None = None) -> int:
             move(KEPT, HERE)
             shutil.rmtree(KEPT)
     if (KEPT / LOG).exists():
-        shutil.rmtree(BEFORE, ignore_errors=True)
-        KEPT.replace(BEFORE)
+        for path in made(BEFORE):
+            path.unlink()
+        move(KEPT, BEFORE)
     if before := logs.read_any(BEFORE / LOG, RunLog[Config]):
         compare(log, before)
     shutil.rmtree(KEPT, ignore_errors=True)

@@ -24,11 +24,13 @@ def test_a_run_is_compared_with_the_one_before_which_is_kept(workdir, capsys):
         if name in ("code", "samples"):  # as if both had been others
             log.write_text(log.read_text("utf-8").replace(value, "0" * 12), "utf-8")
     Path("my-run/notes.png").write_text("mine", "utf-8")
+    Path("my-run/before/notes.txt").write_text("mine", "utf-8")
     assert my_run.main([*SHORT, "--lr", "0.01"]) == 0
     said = capsys.readouterr().out
     assert "other than before: data digits (000000000000) -> " in said
     assert "; code of the mathematics 000000000000 -> " in said
     assert {"before_and_now.png", "notes.png"} & files_below(workdir / "my-run").keys() == {"notes.png"}
+    assert Path("my-run/before/notes.txt").exists()
 
 
 def test_a_run_that_fails_leaves_all_as_it_was(workdir, refused):

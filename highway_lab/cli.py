@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, NoReturn
@@ -41,7 +42,16 @@ class OneLineParser(argparse.ArgumentParser):
         self._negative_number_matcher = re.compile(r"-(\.?\d|inf|nan)")  # -1e30 is a value, as from Python 3.14 on
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {printable(message)}\n")
+        unknown = re.match("unrecognized arguments: (--[^ =]+)", message)
+        near = get_close_matches(unknown[1], self.flags(), 1) if unknown else []
+        self.exit(2, f"{self.prog}: error: {printable(message)}{''.join(f'; is {of} meant?' for of in near)}\n")
+
+    def flags(self) -> Iterator[str]:
+        """Yield the flags of this parser and of its sub-commands."""
+        yield from self._option_string_actions
+        for action in self._actions:
+            for parser in action.choices.values() if isinstance(action.choices, dict) else ():
+                yield from parser.flags()
 
 
 def run_cli(

@@ -83,6 +83,10 @@ that failed are told by net.
 Highway nets with ReLU ahead of all four with ReLU: highway blocks lower the training loss beyond these, which does not
 say whether gates must see the input. Alike with one, or behind it: that one does as well or better. Else the comparison
 is inconclusive beside those that are named.
+
+The main README says that orthogonal weights lower the loss of plain nets tenfold "in a shorter study": that number
+follows the wide grids. Where highway nets with tanh are no longer behind plain orthogonal ones, it adds that they are
+not; highway nets with ReLU ahead of all four become a sentence of its paragraph on findings.
 """
 
 import math

@@ -115,6 +115,11 @@ it, and their new setting is better than their old one (the paired 95 % interval
 behind, the deficit stands; if the word is *inconclusive*, or their choice has an untried neighbour, nothing is said of
 the cause. From −8 the next b_T is −16; between them nothing is tried.
 
+The main README's "a whole copy of the input can beat a gated one" stays if highway nets still fall behind ReZero or
+scaled residual nets in accuracy; else it says that a gated copy is as good, or better. "Plain nets from orthogonal
+weights are as accurate" stays if highway nets are as good as these; else it names which of the two is ahead, or that it
+is open. "On MNIST, depth is a poor use of parameters" stays if the best wide net is ahead of the best deep one.
+
     python -m experiments what_gates_add run --study STUDY     each study of STUDY has its log; resumable
 """
 

@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from highway_lab.intervals import interval
+from highway_lab.intervals import difference, interval
 from highway_lab.logs import RunLog, read
 from highway_networks import Config
 
+from .claims import ACCURACY_MARGIN, judge_as_good
 from .common import CHANCE, by_config, points
 
 SKETCH = {  # test accuracies in % of that write-up, of seed 0
@@ -22,11 +23,14 @@ def numbers() -> dict:
     accuracy, depths = {net: interval(of) for net, of in scores.items()}, [*SKETCH["plain"]]
     rows = {at: [(*accuracy[of, at][:2], SKETCH[of][at]) for of in SKETCH] for at in depths}
     deep = [score for (block, depth), of in scores.items() if block == "plain" and depth >= 20 for score in of]
+    over_shallow = {at: difference(scores["highway", at], scores["highway", depths[0]]) for at in depths[1:]}
     gates = [np.array_split(run.gate_means[-1], 2) for run in log.runs if run.gate_means]
     return {
         "depths": depths,
         "accuracy": accuracy,
         "row": {depth: (depth, *highway, *plain) for depth, (highway, plain) in rows.items()},
+        "over_shallow": over_shallow,
+        "flat": judge_as_good(over_shallow[depths[-1]], ACCURACY_MARGIN),
         "lowest": min(min(scores["highway", depth]) for depth in depths),
         "sketch_mean": {of: np.mean(seeds) for of, seeds in SEEDS.items()},
         "sketch_best": max(SEEDS["highway"]),

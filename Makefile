@@ -5,13 +5,14 @@
 SHELL := bash
 VENV := .venv
 PYTHON := $(VENV)/bin/python
+RUNNABLE := $(VENV)/.runnable
 INSTALLED := $(VENV)/.installed
 LOWEST := .venv-lowest
 HANDOUTS := handouts
 
 .PHONY: run test test-release test-lowest docs notebooks handouts figures screenshot readme sweep reproduce bench clean
 
-run: $(INSTALLED)
+run: $(RUNNABLE)
 	$(PYTHON) -m my_run
 	@echo "Before the commands of README.md: . $(VENV)/bin/activate"
 
@@ -45,7 +46,7 @@ handouts: $(INSTALLED)
 	$(PYTHON) -m nbconvert --log-level ERROR --to html --template-file docs/handout.html.j2 \
 		--output-dir $(HANDOUTS) examples/*.ipynb
 
-figures: $(INSTALLED)
+figures: $(RUNNABLE)
 	$(PYTHON) visualize_highway_networks.py run.json run_sweep.json
 	$(PYTHON) make_highway_networks_gif.py run.json
 	$(PYTHON) -m experiments plot
@@ -58,13 +59,13 @@ screenshot:  # of the page's figure 4, by Chromium; as root it needs --no-sandbo
 	$(PYTHON) -c 'from PIL import Image; path = "viz/gate_explorer.png"; \
 		Image.open(path).crop((56, 4042, 1144, 5344)).save(path)'
 
-readme: $(INSTALLED)
+readme: $(RUNNABLE)
 	$(PYTHON) -m pages
 
-sweep: $(INSTALLED)
+sweep: $(RUNNABLE)
 	$(PYTHON) highway_networks.py --seeds 0-19 --depths 5,10,20,30,50 --jobs 2
 
-reproduce: $(INSTALLED)
+reproduce: $(RUNNABLE)
 	$(PYTHON) highway_networks.py --seed 0
 	$(MAKE) sweep
 	$(PYTHON) -m experiments run
@@ -78,9 +79,14 @@ bench: $(INSTALLED)
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks estimator_defaults --json benchmarks/estimator_defaults.json
 	$(MAKE) figures
 
-$(INSTALLED): pyproject.toml
-	@echo "Installing into $(VENV), which takes about a minute ..."
+$(RUNNABLE): pyproject.toml
+	@echo "Installing into $(VENV), which takes half a minute, or some where much else runs ..."
 	python3 -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --editable .
+	touch $@
+
+$(INSTALLED): $(RUNNABLE)
+	@echo "Installing what tests and documentation need, which takes about as long again ..."
 	$(PYTHON) -m pip install --quiet --editable '.[test,docs]'
 	touch $@
 

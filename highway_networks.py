@@ -1205,7 +1205,7 @@ def check_gradients(block: str = "highway", activation: str = "tanh", loss: str 
     print(f"relative errors: one {block} block, then {L} in a net, {activation}, float64")
     for name, gradient, derivative in chain(block_gradients(net.block, net.activation, net.hidden), of_net):
         right = (error := relative_error(gradient, derivative)) < 1e-10  # of NaN it is not
-        print(f"  {name:<16} {error:.0e}{'' if right else '  wrong'}")
+        print(f"  {name:<16} {error:.0e}{'' if right else '  wrong' if error >= 0 else '  not filled'}")
         wrong = wrong or name * (not right)
     print(f"{block}: {f'the first that is wrong is {wrong}' if wrong else 'all gradients are right'}\n")
     return wrong

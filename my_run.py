@@ -2,7 +2,8 @@
 
     python -m my_run [FLAGS of highway_networks.py]
 
-The run before is kept in my-run/before/. Where both are of the same images, one picture shows both.
+The last run of other data, code or flags is kept in my-run/before/. Where both are of the same images, one picture
+shows both.
 """
 
 if __name__ == "__main__":
@@ -26,7 +27,8 @@ from highway_networks import Config
 
 HERE = Path("my-run")
 BEFORE, KEPT = HERE / "before", HERE / ".kept"  # KEPT: while a run is made, which may fail
-LOG = "run.json"
+LOG, BOTH = "run.json", "before_and_now.png"
+CODE = "code of the mathematics"
 README = "These accuracies are of one seed; experiments/depth.md has the means of twenty, on MNIST."
 
 
@@ -48,20 +50,27 @@ def values_of(log: RunLog) -> dict[str, str]:
     configs = [vars(run.config) for run in log.runs]
     fields = {name: ", ".join(sorted({str(config[name]) for config in configs})) for name in configs[0]}
     code, samples = log.environment.code, log.environment.samples
-    return {"data": f"{log.dataset.name} ({samples})", "code of the mathematics": code} | fields
+    return {"data": f"{log.dataset.name} ({samples})", CODE: code} | fields
 
 
-def compare(log: RunLog, before: RunLog) -> None:
-    """Print what is other than before, and what both have reached; draw both if they are of the same images."""
+def compare(log: RunLog, before: RunLog) -> bool:
+    """Print what is other than before, and what both have reached; draw both, and return True, if images are the same.
+
+    Where the code is other, say how to check its gradients.
+    """
     now, then = values_of(log), values_of(before)
     changed = [f"{name} {then[name]} -> {now[name]}" for name in now if now[name] != then[name]]
-    print(f"other than before: {'; '.join(changed) or 'nothing'}")
+    print(f"other than before: {'; '.join(changed)}")
+    if now[CODE] != then[CODE]:
+        print("whether its gradients are right: python highway_networks.py --check-gradients")
     field = viz.scored_on(log)[1]
     for words, of in (("before", before), ("now", log)):
-        print(f"{words}: {of.runs[0].metric} {viz.reached(of.runs, viz.scored_on(of)[1])}")
-    if now["data"] == then["data"] and field == viz.scored_on(before)[1]:
-        picture = {"before_and_now.png": partial(both, log, before, field)}
-        print("drew", *save_all(picture, HERE, HERE / LOG, BEFORE / LOG))
+        print(f"{words}: {of.runs[0].metric} {viz.reached(of.runs, viz.scored_on(of)[1], digits=1)}")
+    if alike := now["data"] == then["data"] and field == viz.scored_on(before)[1]:
+        print("drew", *save_all({BOTH: partial(both, log, before, field)}, HERE, HERE / LOG, BEFORE / LOG))
+    else:
+        print("not drawn together, as they are of other images")
+    return alike
 
 
 def both(log: RunLog, before: RunLog, field: str) -> Figure:
@@ -85,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
     move(HERE, KEPT)
     words, is_made = ["--seed", "0", *(sys.argv[1:] if argv is None else argv)], False
     try:
-        if code := programs.main([*words, "--fresh", "--out", str(HERE / LOG)]):
+        if code := programs.main([*words, "--fresh", "--out", str(HERE / LOG)], hint=False):
             return code
         log = viz.read_log(HERE / LOG)
         viz.draw(HERE / LOG, HERE)
@@ -96,14 +105,14 @@ def main(argv: list[str] | None = None) -> int:
         if not is_made:
             move(KEPT, HERE)
             shutil.rmtree(KEPT)
-    if (KEPT / LOG).exists():
+    if (kept := logs.read_any(KEPT / LOG, RunLog[Config])) and values_of(kept) != values_of(log):
         for path in made(BEFORE):
             path.unlink()
         move(KEPT, BEFORE)
-    if before := logs.read_any(BEFORE / LOG, RunLog[Config]):
-        compare(log, before)
+    before = logs.read_any(BEFORE / LOG, RunLog[Config])
+    first = HERE / (BOTH if before and compare(log, before) else gif.NAME)
     shutil.rmtree(KEPT, ignore_errors=True)
-    print(f"The log, its pictures and its animation are in {HERE}/; open {HERE / gif.NAME} first.")
+    print(f"The log, its pictures and its animation are in {HERE}/; open {first} first.")
     data = log.dataset.name
-    print(README if data == "mnist" else f"These numbers are not README.md's, which are of MNIST: they are of {data}.")
+    print(README if data == "mnist" else f"README.md's numbers are of MNIST, these are of {data}.")
     return 0

@@ -95,11 +95,11 @@ def faults(page: Path) -> list[str]:
 
 def check() -> int:
     """Print what is wrong with pages and digests, and how much is right; returns the exit code."""
-    wrong = [f"{page}: {fault}" for page in pages() for fault in faults(page)]
     written, made = read_bytes(SUMS).decode(errors="replace") if SUMS.exists() else "", sums()
-    if changed := {line.partition("  ")[2] for line in {*written.splitlines()} ^ {*made.splitlines()}}:
-        names = ", ".join(sorted(changed))
-        wrong.append(f"{SUMS}: expected the digests of {names}, found others; run: {PROGRAM}")
+    changed = {line.partition("  ")[2] for line in {*written.splitlines()} ^ {*made.splitlines()}}
+    remedy = f"restore it (git checkout) or, if it was made anew, run: {PROGRAM}"
+    wrong = [f"{path}: expected the log whose digest is in {SUMS}, found another; {remedy}" for path in sorted(changed)]
+    wrong += [f"{page}: {fault}" for page in pages() for fault in faults(page)]
     print(*wrong, sep="\n", end="\n" * bool(wrong), file=sys.stderr)
     n = sum(len(lines) for page in pages() for _, lines in quotes(text_of(page)))
     of_pages, of_logs = count_of(len(pages()), "page"), count_of(len(logs()), "log")

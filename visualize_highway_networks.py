@@ -18,6 +18,7 @@ if __name__ == "__main__":
 import argparse
 import dataclasses
 import os
+import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -138,7 +139,7 @@ def describe(log: RunLog, runs: list[RunRecord]) -> str:
     return f"{name_tested(log.dataset)}{of_size}, {of_seeds}"
 
 
-def reached(runs: list[RunRecord], field: str) -> str:
+def reached(runs: list[RunRecord], field: str, digits: int = 0) -> str:
     """Return in words the mean of the last scores, or losses, of each kind of net, and how many runs diverged.
 
     If hyperparameters vary, it is the least and the largest mean.
@@ -149,7 +150,7 @@ def reached(runs: list[RunRecord], field: str) -> str:
         if known := [value for value in last if value is not None]:  # test images may be scored at a run's end only
             mean = np.mean(known)
             is_accuracy = field.endswith("score") and of_kind[0].metric == "accuracy"
-            number = f"{100 * mean:.0f} %" if is_accuracy else f"{mean:.2g}"
+            number = f"{100 * mean:.{digits}f} %" if is_accuracy else f"{mean:.2g}"
             words.append(f"{name_line(kind, of_kind)} {number}")
             means[kind] = mean, f"{number} ({kind})"
         else:
@@ -346,8 +347,12 @@ GATE_FIGURES = (T_gate_evolution, T_gate_bars, T_gate_bars_by_depth)  # of them
 def read_log(path: str | os.PathLike) -> RunLog:
     """Read a log of dense or convolutional nets that has something to draw; raises InputError."""
     path, remedy = as_path(path), f"make it with: {COMMAND}"
-    is_conv = path.is_file() and b'"net": ' in read_bytes(path, remedy)  # dense nets have no name
-    config = ConvConfig if is_conv else Config
+    content = read_bytes(path, remedy) if path.is_file() else b""
+    if other := re.search(r'"command": "(python -m experiments \w+) ', content[:1000].decode(errors="replace")):
+        raise InputError(
+            f"{path}: expected a log of a run, found an experiment's; draw it with: {other[1]} plot {path}"
+        )
+    config = ConvConfig if b'"net": ' in content else Config  # dense nets have no name
     is_unfinished = path.suffix == ".jsonl"
     log = read_unfinished(path, config) if is_unfinished else highway_lab.logs.read(path, RunLog[config], remedy)
     epochs = {len(run.gate_means) - 1 for run in runs_with_gates(log)}
@@ -415,7 +420,8 @@ def figures_of(log: RunLog) -> dict[str, Callable[[], Figure]]:
         name = "plain_loss_collapse" if is_stuck else figure.__name__
         for kind, of_kind in kinds.items() if figure in GATE_FIGURES else [("", log)]:
             ending = kind if len(kinds) > 1 else ""
-            pictures[f"{name}{'-' * bool(ending)}{ending.replace(' ', '-')}"] = partial(drawn, figure, of_kind, ending)
+            named = "-".join([name, *re.findall("[^, ]+", ending)])
+            pictures[named] = partial(drawn, figure, of_kind, ending)
     return pictures
 
 

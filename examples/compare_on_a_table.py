@@ -2,9 +2,9 @@
 
     python examples/compare_on_a_table.py FILE.csv --target COLUMN     # with a block of your own: --import FILE.py
 
-Nothing that is scored chooses anything: each seed holds out a fifth of the rows, and every kind tries as many settings
-by cross-validation on the others. Without a file the table is scikit-learn's of breast cancer. 2,000 rows take two
-minutes on two CPUs.
+No row that is scored chooses anything (nested validation): each seed holds out a fifth of the rows, and every kind
+tries as many settings by cross-validation on the others. Without a file the table is scikit-learn's of breast cancer.
+2,000 rows take two minutes on two CPUs.
 """
 
 # %% What to compare, and on what.
@@ -35,10 +35,12 @@ from highway_lab.cli import OneLineParser, import_file
 from highway_lab.figures import BLOCK_COLORS
 from highway_networks import BLOCKS
 
+MOST_TEXTS = 50  # in a column: each becomes a column of its own
 known = set(BLOCKS)
 parser = OneLineParser(description=__doc__.partition("\n")[0])
 parser.add_argument("file", nargs="?", type=Path, help="a table, .csv, a row a sample")
 parser.add_argument("--target", help="the column to predict; numbers with more than 20 values are a regression")
+parser.add_argument("--drop", default="", help="columns to leave out, separated by commas, such as those of names")
 parser.add_argument("--seeds", type=int, default=5, help="how often rows are held out (default: 5)")
 parser.add_argument("--tries", type=int, default=3, help="settings that each kind tries for each seed (default: 3)")
 parser.add_argument("--out", default="compare_on_a_table", help="name of .csv, .tex and .png (default: %(default)s)")
@@ -48,11 +50,18 @@ try:
         import_file(own)
     table = pd.read_csv(asked.file) if asked.file else load_breast_cancer(as_frame=True).frame
     name, target = (asked.file.stem, asked.target) if asked.file else ("breast cancer", "target")
-    if target not in table:
-        raise ValueError(f"--target: expected one of {', '.join(table)}, found {target}; choose one")
+    dropped = [*filter(None, asked.drop.split(","))]
+    for flag, column in [("--target", target), *(("--drop", of) for of in dropped)]:
+        if column not in table:
+            raise ValueError(f"{flag}: expected one of {', '.join(table)}, found {column}; choose one")
     y = table.pop(target)
     if y.isna().any():
         raise ValueError(f"{target}: expected a value in each row, found {y.isna().sum()} without; leave these out")
+    table = table.drop(columns=dropped)
+    for column, texts in table.select_dtypes(exclude="number").nunique().items():
+        if texts > MOST_TEXTS:
+            found = f"expected numbers, or at most {MOST_TEXTS} different texts, found {texts}"
+            raise ValueError(f"{column}: {found}; leave it out (--drop {column}), or make it a number")
 except (OSError, ValueError) as error:
     parser.error(" ".join(str(error).split()))
 classes = y.nunique() <= 20 or not pd.api.types.is_numeric_dtype(y)
@@ -98,10 +107,14 @@ def tried(kind: str, seed: int) -> dict:
 
 
 jobs = [delayed(tried)(kind, seed) for seed in range(asked.seeds) for kind in kinds]
+of_target = f"{y.nunique()} classes" if classes else "a regression"
+print(f"{name}: {len(table)} rows, {table.shape[1]} columns, {of_target}; {len(jobs)} jobs", flush=True)
 done = Parallel(n_jobs=-1, return_as="generator_unordered")(jobs)
 runs = pd.DataFrame(tqdm(done, name, len(jobs), disable=not sys.stderr.isatty())).sort_values(["kind", "seed"])
 
-# %% The table, best first. The interval allows for the training rows that seeds share (Nadeau & Bengio 2003).
+# %% The table, best first. The interval allows for the training rows that seeds share (Nadeau & Bengio 2003). The score
+# of guessing is that of the most frequent class, or of the mean.
+guess = y.value_counts(normalize=True).max() if classes else 0
 of_kind = runs.groupby("kind")
 share = (1 / of_kind.size() + TEST / (1 - TEST)) ** 0.5
 rows = pd.DataFrame(
@@ -110,16 +123,18 @@ rows = pd.DataFrame(
         "± 95 %": (t.ppf(0.975, of_kind.size() - 1) * of_kind.score.std() * share).round(4),
         "n": of_kind.size(),
         "tries": asked.tries,
-        "seconds": of_kind.seconds.sum().round(1),
+        "seconds": of_kind.seconds.sum().round().astype(int),
     }
 )
 rows = rows.sort_values(rows.columns[0], ascending=False).reset_index()
-rows.to_csv(f"{asked.out}.csv", index=False, lineterminator="\n")
-lines = [" & ".join(map(str, line)).replace("_", r"\_").replace("%", r"\%") for line in [rows.columns, *rows.values]]
+rows.to_csv(f"{asked.out}.csv", index=False, lineterminator="\n", float_format="%.4f")
+cells = [[f"{of:.4f}" if isinstance(of, float) else str(of) for of in line] for line in [rows.columns, *rows.values]]
+lines = [" & ".join(line).replace("_", r"\_").replace("%", r"\%") for line in cells]
 lines = [rf"\begin{{tabular}}{{l{'r' * (rows.shape[1] - 1)}}}", *(rf"{line} \\" for line in lines), r"\end{tabular}"]
 Path(f"{asked.out}.tex").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
-print(f"{name}, on rows that each of n seeds holds out; seconds of the processor, all tries included")
-print(rows.to_string(index=False))
+print("on rows that each of n seeds holds out, which choose nothing; ± allows for the rows that seeds share; guessing")
+print(f"scores {guess:.4f}; seconds are the processor's, all tries included")
+print(rows.to_string(index=False, float_format="%.4f"))
 
 # %% A dot a seed; a bar is the mean with its interval.
 figure, axes = plt.subplots(figsize=(7, 0.8 + 0.35 * len(rows)), layout="constrained")
@@ -128,6 +143,8 @@ for place, row in enumerate(rows.values):
     color = BLOCK_COLORS.get(row[0], "black")
     axes.errorbar(row[1], -place, xerr=row[2], fmt="|", color=color, markersize=12, capsize=3)
     axes.plot(scores, [-place] * len(scores), "o", color=color, alpha=0.4)
+axes.axvline(guess, color="grey", linestyle=":", label="guessing")
 axes.set(yticks=-np.arange(len(rows)), yticklabels=rows.kind, xlabel=f"{rows.columns[1]} on held-out rows")
-axes.set_title(f"{name}: {len(table)} rows, {asked.tries} tries each", loc="left")
+axes.legend(frameon=False)
+axes.set_title(f"{name}: {len(table)} rows, tries: {asked.tries}", loc="left")
 figure.savefig(f"{asked.out}.png", dpi=100)

@@ -22,7 +22,9 @@ DEPTH, UNITS, EPOCHS = 30, 40, 30
 # A highway layer computes y = H·T + x·(1 − T). H = tanh(x W_H + b_H) is what a plain layer computes. The gate T = σ(x
 # W_T + b_T) looks at the same input; σ, the logistic function, keeps it between 0 and 1. Where T is 1 the layer is a
 # plain one, where T is 0 it copies its input. So input and output need the same number of units. Each row of x is an
-# image. Without gates, T is 1 everywhere, and we have a plain layer: we need only one function for both.
+# image. Without gates, T is 1 everywhere, and we have a plain layer: we need only one function for both. The factor
+# 1 − T is called the carry gate. Such gates come from the LSTM, where they work along time; a ResNet (He et al. 2016)
+# has none and keeps all of x, y = x + H.
 
 
 def layer_forward(x, W_H, b_H, W_T, b_T, gated=True):

@@ -52,7 +52,11 @@ def as_mnist(picture):
 
 
 # %% The picture of FILE or, without one, a four in dark ink on grey paper. In a notebook, set FILE to yours.
-FILE = "".join(word for word in sys.argv[1:2] if not word.startswith("-"))  # a notebook has flags there
+words = [] if "ipykernel" in sys.modules else sys.argv[1:]
+if len(words) > 1 or any(word.startswith("-") for word in words):
+    print(f"expected FILE alone, found {' '.join(words)}; for a net of yours, set NET in this program", file=sys.stderr)
+    sys.exit(2)
+FILE = "".join(words)
 paper = Image.new("L", (400, 300), 220)
 for line in ([(90, 50), (60, 160), (200, 160)], [(155, 70), (140, 260)]):
     ImageDraw.Draw(paper).line(line, fill=50, width=16, joint="curve")

@@ -137,7 +137,7 @@ def figure(results: Results) -> Figure:
     settings = {name: of for name, of in by_setting(results).items() if {*GATED} <= of.keys()}
     title, n = "Constant gates certainly lose only with ReLU", max(1, len(settings))
     figure, grid = new_figure(title, 3, ncols=n, sharex=True, sharey=True, squeeze=False)
-    for axes, (name, of) in zip(grid[0], settings.items(), strict=False):
+    for axes, (name, of) in zip(grid.ravel(), settings.items(), strict=False):
         axes.axvspan(-ACCURACY_MARGIN, ACCURACY_MARGIN, color=pale(FAINT_INK, 0.25), zorder=0)
         axes.axvline(0, color=FAINT_INK, linewidth=1, zorder=0)
         highway = accuracies(of[HIGHWAY])
@@ -150,7 +150,7 @@ def figure(results: Results) -> Figure:
                 axes.plot([between.low, between.high], [row, row], color=color)
         axes.set(title=name.replace("from", "from $b_T$"), ylim=(len(GATED) - 0.5, -0.5))  # the first on top
     grid[0, 0].set_yticks(range(len(GATED)), GATED)
-    grid[0, n // 2].set_xlabel("test accuracy minus that of highway (points)")
+    grid[-1, grid.shape[1] // 2].set_xlabel("test accuracy minus that of highway (points)")
     return figure
 
 

@@ -22,6 +22,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from highway_networks import InputError
+
 
 class Stated(NamedTuple):
     """A number that the paper states, and the section that states it."""
@@ -152,11 +154,11 @@ def tells(words: str, values: list[Any]) -> bool:
     return all(text in rest for text in texts)  # each behind the one before
 
 
-def fault(words: str, expression: str, source: dict[str, Any]) -> str:
+def fault(words: str, expression: str, source: Mapping[str, Any]) -> str:
     """Return what is wrong with a quote; nothing, if it is right."""
     try:
         tree = ast.parse(expression, mode="eval").body
-        value = evaluate(tree, FUNCTIONS | source)
+        value = evaluate(tree, {**FUNCTIONS, **source})
         for part in tree.elts if isinstance(tree, ast.Tuple | ast.List) else [tree]:
             if not any(isinstance(of, ast.Name) and of.id in source for of in ast.walk(part)):
                 return "an expression without a name of the source"
@@ -194,14 +196,22 @@ def errors(page: str, sources: Mapping[str, Callable[[], Mapping]]) -> list[str]
     paper = {"paper": {name: stated.value for name, stated in PAPER.items()}}
     sources = {"paper": dict, **sources}
     for name, lines in quotes(page):
+        source: Mapping = {}
         if name not in sources:
             found.append(f"quoted from {name}: expected one of {', '.join(sources)}")
+        else:
+            try:
+                source = {**sources[name](), **paper}
+            except InputError:
+                raise
+            except Exception as error:  # a log that was changed contradicts itself in some way
+                found.append(f"quoted from {name}: its logs give no numbers ({type(error).__name__}: {error})")
         for line in lines:
             words, _, expression = line.rpartition(" = ")
             spans = places(prose(words), text) if words else []
             quoted.update(*spans)
             if len(spans) != 1:
                 found.append(f"{line}: these words stand {len(spans)} times on the page")
-            if name in sources and (wrong := fault(prose(words), expression, {**sources[name](), **paper})):
+            if source and (wrong := fault(prose(words), expression, source)):
                 found.append(f"{line}: {wrong}")
     return found + unquoted(text, quoted)

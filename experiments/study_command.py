@@ -157,6 +157,12 @@ def train(
 # ------------------------------------------------------------------------------------------ the command
 
 
+COLUMNS = (
+    "Print all runs and their settings as CSV. result: the stage that scored the run, empty where it only helped to "
+    "choose; chosen_by: the criteria, each the less the better, by whose mean this setting of the cell is the best."
+)
+
+
 class StudyExperiment(Experiment):
     """A study as an experiment: its commands and its logs."""
 
@@ -175,6 +181,7 @@ class StudyExperiment(Experiment):
         )
         run = self.add_run(self.train_missing, "train what is missing; resumable", dataset)
         table = self.add("table", self.print_table, "print all runs and their settings as CSV")
+        table.description = COLUMNS
         run.set_defaults(next=False)
         if self.next != self.studies:
             run.add_argument("--next", action="store_true", help="train the wider form, into the same log")

@@ -42,6 +42,8 @@ class OneLineParser(argparse.ArgumentParser):
         self._negative_number_matcher = re.compile(r"-(\.?\d|inf|nan)")  # -1e30 is a value, as from Python 3.14 on
 
     def error(self, message: str) -> NoReturn:
+        if message == "the following arguments are required: COMMAND":
+            message += f", one of {', '.join(next(self.sub_commands()))}"
         unknown = re.match("unrecognized arguments: (--[^ =]+)", message)
         near = get_close_matches(unknown[1], self.flags(), 1) if unknown else []
         self.exit(2, f"{self.prog}: error: {printable(message)}{''.join(f'; is {of} meant?' for of in near)}\n")
@@ -49,9 +51,12 @@ class OneLineParser(argparse.ArgumentParser):
     def flags(self) -> Iterator[str]:
         """Yield the flags of this parser and of its sub-commands."""
         yield from self._option_string_actions
-        for action in self._actions:
-            for parser in action.choices.values() if isinstance(action.choices, dict) else ():
+        for parsers in self.sub_commands():
+            for parser in parsers.values():
                 yield from parser.flags()
+
+    def sub_commands(self) -> Iterator[dict[str, "OneLineParser"]]:
+        yield from (action.choices for action in self._actions if isinstance(action.choices, dict))
 
 
 def run_cli(
@@ -227,12 +232,14 @@ def list_of(kind: type) -> Callable[[str], list]:
         return list_of_numbers
 
     def parse(text: str) -> list:
-        values = [*map(kind, text.split(","))]
+        try:
+            values = [*map(kind, text.split(","))]
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"expected numbers like 0.1,-2 without spaces, found {text!r}") from None
         if len({*values}) < len(values):
             raise argparse.ArgumentTypeError(f"expected different values, found {text!r}")
         return values
 
-    parse.__name__ = kind.__name__  # as argparse calls what it cannot parse
     return parse
 
 
@@ -252,7 +259,9 @@ FORMATS = ("png", "pdf", "svg")  # of pictures
 
 def add_picture_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of every command that draws: --out, --format and --style."""
-    text = "folder of the pictures, or the file of a single one (default: viz, or a folder below it for other logs)"
+    text = (
+        "folder of the pictures, or a file named like one of them (default: viz, or a folder below it for other logs)"
+    )
     parser.add_argument("--out", type=Path, metavar="FOLDER|FILE", help=text)
     parser.add_argument("--format", choices=FORMATS, help="default: that of --out, if it is a file, else png")
     add_style_flag(parser)

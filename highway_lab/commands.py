@@ -90,9 +90,13 @@ class Job:
         """Name one of the runs in words."""
         return name_run(config, self.varied[config.block])
 
-    def made_log(self) -> bool:
+    def log_there(self) -> Any:
+        """Return the log that lies where this job's will, if one does."""
         schema: Any = RunLog[type(self.configs[0])]  # type: ignore[misc]
-        log: Any = logs.read_any(self.out, schema)
+        return logs.read_any(self.out, schema)
+
+    def made_log(self) -> bool:
+        log = self.log_there()
         return bool(log) and log.dataset.name == self.dataset and {run.config for run in log.runs} == {*self.configs}
 
     def checkpoint(self, config: TrainingConfig) -> Path:
@@ -156,8 +160,12 @@ def run_job(job: Job, data: Dataset) -> None:
         first, by_config = job.configs[0], {run.config: run for run in runs}
         info = DatasetInfo(job.dataset, first.n_train, first.n_test, data.test_set, list(data.classes))
         runs = [by_config[config] for config in job.configs]
+        log: Any = RunLog.new(job.command, info, runs=runs)
+        other_code = ""
+        if (before := job.log_there()) and before.environment.code != log.environment.code:
+            other_code = ", in place of a log by other code of the mathematics"
         try:
-            logs.write(job.out, RunLog.new(job.command, info, runs=runs))
+            logs.write(job.out, log)
         except InputError as error:
             raise InputError(f"{error}; all runs are safe in {lines.path}; to continue: {job.to_continue}") from error
         lines.keep(lambda run: run.config not in by_config)  # another job's
@@ -168,8 +176,7 @@ def run_job(job: Job, data: Dataset) -> None:
         print(f"defaults for a folder: {job.of_folder}")
     if data.classes and (words := console.describe_chance(runs, data.test_y)):
         print(words)
-    words = f"{quote(job.out)}{import_words(imported)}"
-    print(f"saved {job.out}\nto draw it: python -m visualize_highway_networks {words}")
+    print(f"saved {job.out}{other_code}")
 
 
 def _train_one(
@@ -245,8 +252,8 @@ class TrainingCommand:
     checkpoints: bool = False  # see Job
     check: Callable[..., str] | None = None  # that of gradients: names the first that is wrong
 
-    def run(self, argv: Sequence[str] | None = None) -> int:
-        """Parse `argv` (else sys.argv), train, and return the exit code."""
+    def run(self, argv: Sequence[str] | None = None, *, hint: bool = True) -> int:
+        """Parse `argv` (else sys.argv), train, print how to draw the log, and return the exit code."""
 
         def action(given: argparse.Namespace) -> int | None:
             if (program := self.users_program()) and program not in imported:
@@ -257,7 +264,10 @@ class TrainingCommand:
             if given.tensorboard:
                 import highway_lab.tensorboard  # noqa: F401, where it is missing, before data are read
             dataset, data = load_data(given.dataset or self.dataset(self._lists(given)[self.config.SIZE][0]), given)
-            run_job(self.job(given, dataset, data), data)
+            run_job(job := self.job(given, dataset, data), data)
+            if hint:
+                words = f"{quote(job.out)}{import_words(imported)}"
+                print(f"to draw it: python -m visualize_highway_networks {words}")
             return None
 
         return run_cli(self.parser(), action, argv)
@@ -378,7 +388,7 @@ def without_effect(config: Any) -> Any:
 
 def add_replace(parser: argparse.ArgumentParser) -> None:
     """Add --replace, without which a command refuses to write over a file that it has not made."""
-    parser.add_argument("--replace", action="store_true", help="let what is saved replace files that are no such job's")
+    parser.add_argument("--replace", action="store_true", help="let what is saved replace files of others")
 
 
 def add_data_flags(parser: argparse.ArgumentParser, default: str | None, *, folders: bool = True) -> None:

@@ -195,7 +195,7 @@ def load_dataset(name: str, data_dir: str | os.PathLike | None = None, size: int
         if not as_path(name).is_dir():
             expected = f"auto, {', '.join(DATASETS)} or a folder of images"
             there = as_path(name).exists()
-            own = "for a table, see examples/table_in_a_pipeline.py"
+            own = "for a table, see examples/compare_on_a_table.py"
             found, remedy = ("a file", own) if there else ("nothing", "choose one of these, or check the path")
             raise InputError(f"data set: expected {expected}, found {found} at {name!r}; {remedy}")
         return load_folder(name, size)

@@ -173,7 +173,13 @@ def characters_in(font_file: str) -> frozenset[str]:
 
 
 def new_figure(title: str, height: float, **subplots: Any) -> tuple[Figure, Axes]:
-    """Return a figure of README width and its axes (an array if `subplots` asks for several); height in inches."""
+    """Return a figure of README width and its axes (an array if `subplots` asks for several); height in inches.
+
+    A row of three panels and more becomes a column where a style's texts leave no room beside one another.
+    """
+    if subplots.get("ncols", 1) > 2 and "nrows" not in subplots and scaled(1) > 1.5:
+        subplots["nrows"] = subplots.pop("ncols")
+        height *= 0.6 * subplots["nrows"]
     figure = empty_figure(height)
     set_title(figure, title)
     return figure, figure.subplots(**subplots)
@@ -245,7 +251,7 @@ def fit(figure: Figure) -> Figure:
         for label in numbers_below(axes):
             box = label.get_window_extent()
             label.set_visible(box.x0 > last)
-            last = box.x1 + scaled(FONT_SIZE / 4) if box.x0 > last else last
+            last = box.x1 + scaled(FONT_SIZE / 4) * figure.dpi / 72 if box.x0 > last else last
     figure.draw_without_rendering()
     for axes, labels in figure.ends.items():
         place_labels(axes, labels)
@@ -404,11 +410,14 @@ def save_all(
 ) -> list[Path]:
     """Draw pictures, functions that return a figure or a page of HTML by their names; return where they are.
 
-    They are written when all are drawn, into `folder`, unless the flags of `add_picture_flags` say otherwise. Their
-    metadata name their logs, `sources`. Raises InputError if one cannot be drawn or written, or if a file is in its
-    place that is no picture of a log.
+    They are written when all are drawn, into `folder`, unless the flags of `add_picture_flags` say otherwise: an `out`
+    that is named like one of them is this one. Their metadata name their logs, `sources`. Raises InputError if one
+    cannot be drawn or written, or if a file is in its place that is no picture of a log.
     """
-    paths = places([*pictures], folder, as_path(out) if out else None, format)
+    out = as_path(out) if out else None
+    if out and len(chosen := [name for name in pictures if Path(name).stem == out.stem]) == 1 and out.suffix:
+        pictures = {name: pictures[name] for name in chosen}
+    paths = places([*pictures], folder, out, format)
     check_drawn(*paths)
     with drawing("pictures", *sources):
         origin, drawn = "\n".join(map(name_with_digest, sources)), {}
@@ -431,7 +440,7 @@ def places(names: Sequence[str], folder: Path, out: Path | None = None, format: 
     if out is None or out.is_dir() or not out.suffix[1:].isalpha():
         return [(out or folder) / re.sub("png$", format or "png", name) for name in names]
     if len(names) != 1:
-        remedy = f"try --out {out.with_suffix('')}, and --format"
+        remedy = f"try --out {out.with_suffix('')}, and --format, or a name like {Path(names[0]).stem}{out.suffix}"
         raise InputError(f"--out: expected a folder for {len(names)} pictures, found {out}; {remedy}")
     endings = [f".{of}" for of in FORMATS] if names[0].endswith(".png") else [Path(names[0]).suffix]
     if out.suffix not in endings:

@@ -165,7 +165,7 @@ def _download(path: Path, source: Source, root: Path) -> None:
                 folder.rmdir()
     raise DownloadError(
         f"{root}: expected {source.forms}, or a download of {path.name}, found neither ({'; '.join(failures)}); "
-        "connect to the internet, name another data directory, or use the digits"
+        "connect to the internet, name another data directory (HIGHWAY_DATA_DIR), or use the digits"
     )
 
 

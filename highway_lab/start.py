@@ -24,14 +24,14 @@ def start(module: str) -> None:
 
 
 def refuse_parts() -> None:
-    """Exit with the line to type where `python -m PACKAGE.NAME` was typed: a part of a program does nothing alone.
+    """Exit, and say what to type, where `python -m PACKAGE.NAME` was typed: a part of a program does nothing alone.
 
     A package calls it where it is imported: Python does that first, and has `-m` for the program's name meanwhile.
     """
     package, *parts = sys.orig_argv[sys.orig_argv.index("-m") + 1].split(".") if sys.argv[0] == "-m" else [""]
     if parts and parts[-1] != "__main__":
-        line = f"python -m {package} {parts[-1]}"
-        print(f"{package}: error: expected {line}, found a dot for the space; type that line", file=sys.stderr)
+        found = f"expected python -m {package} NAME, found {package}.{'.'.join(parts)}"
+        print(f"{package}: error: {found}; python -m {package} lists the names", file=sys.stderr)
         sys.exit(2)
 
 

@@ -37,8 +37,8 @@ def test_an_experiment_is_found_by_its_last_name_wherever_it_lies(called, room):
 @pytest.mark.parametrize("part", ["experiments.using_depth", "experiments.looks.lesions", "benchmarks.conv_step"])
 def test_a_part_of_a_program_says_what_to_type(start, part):
     process = start("-m", part, "run")
-    package, name = part.split(".")[0], part.split(".")[-1]
-    line = f"{package}: error: expected python -m {package} {name}, found a dot for the space; type that line\n"
+    program = f"python -m {part.split('.')[0]}"
+    line = f"{part.split('.')[0]}: error: expected {program} NAME, found {part}; {program} lists the names\n"
     assert process.communicate(timeout=60) == ("", line)
     assert process.returncode == 2
 
@@ -111,7 +111,10 @@ def test_the_figures_of_every_log_that_is_there_are_drawn(workdir, called, capsy
         (["run", "--jobs", "x"], "argument --jobs: expected a number from 1 to 999999, found 'x'"),
         (["plot", "--jobs", "1"], "unrecognized arguments: --jobs 1"),
         (["dance"], "NAME: expected that of an experiment, such as "),
-        (["looks.lesoins", "run"], "such as lesions, class_routing, section_4, found looks.lesoins; choose one"),
+        (
+            ["looks.lesoins", "run"],
+            "such as lesions, class_routing, section_4, found looks.lesoins; python -m experiments lists",
+        ),
     ],
 )
 def test_a_wrong_argument_is_one_line_and_exit_code_2(workdir, called, refused, arguments, message):

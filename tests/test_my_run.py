@@ -13,12 +13,16 @@ SHORT = ["--dataset", "digits", "--depth", "2", "--epochs", "1", "--n-train", "5
 def test_a_run_is_compared_with_the_one_before_which_is_kept(workdir, capsys):
     assert my_run.main(SHORT) == 0
     first = files_below(workdir / "my-run")
-    assert "These numbers are not README.md's, which are of MNIST: they are of digits." in capsys.readouterr().out
+    assert "README.md's numbers are of MNIST, these are of digits." in capsys.readouterr().out
     assert my_run.main([*SHORT, "--lr", "0.01"]) == 0
     said = capsys.readouterr().out
     assert "other than before: lr 0.005 -> 0.01\nbefore: accuracy highway" in said
     assert files_below(workdir / "my-run/before") == first
     assert "before_and_now.png" in files_below(workdir / "my-run")
+    assert "to draw it" not in said
+    assert my_run.main([*SHORT, "--lr", "0.01"]) == 0  # nothing is other, so what is kept is still the first
+    assert "other than before: lr 0.005 -> 0.01\n" in capsys.readouterr().out
+    assert files_below(workdir / "my-run/before") == first
     log = Path("my-run/run.json")
     for name, value in json.loads(log.read_text("utf-8"))["environment"].items():
         if name in ("code", "samples"):  # as if both had been others
@@ -29,6 +33,7 @@ def test_a_run_is_compared_with_the_one_before_which_is_kept(workdir, capsys):
     said = capsys.readouterr().out
     assert "other than before: data digits (000000000000) -> " in said
     assert "; code of the mathematics 000000000000 -> " in said
+    assert "--check-gradients\n" in said
     assert {"before_and_now.png", "notes.png"} & files_below(workdir / "my-run").keys() == {"notes.png"}
     assert Path("my-run/before/notes.txt").exists()
 

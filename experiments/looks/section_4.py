@@ -268,7 +268,7 @@ def idle_figure(*logs: Section4Log) -> Figure:
     found = f"{min(shares):.0f} to {max(shares):.0f} % of the blocks are idle at {idle:g} points"
     title = f"{name_data(log.dataset.name)}: {found}"
     figure, grid = new_figure(title, 3.2, ncols=len(by_setting), sharey=True, squeeze=False)
-    for axes, (setting, nets) in zip(grid[0], by_setting.items(), strict=True):
+    for axes, (setting, nets) in zip(grid.ravel(), by_setting.items(), strict=True):
         for state, color in (("untrained", FAINT_INK), ("trained", COLORS["highway"])):
             curves = np.array([[idle_share(getattr(net, state), points) for points in THRESHOLDS] for net in nets])
             draw_seeds(axes, THRESHOLDS, curves, label=state, color=color)
@@ -280,7 +280,7 @@ def idle_figure(*logs: Section4Log) -> Figure:
         axes.margins(x=0)
     grid[0, 0].set_ylabel("idle blocks (%)")
     figure.supxlabel("threshold of an idle block (points of error)", size=scaled(11))
-    grid[0, -1].legend(loc="lower right", handlelength=1, frameon=False, labelcolor="linecolor")
+    grid[-1, -1].legend(loc="lower right", handlelength=1, frameon=False, labelcolor="linecolor")
     return figure
 
 

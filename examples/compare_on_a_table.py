@@ -44,7 +44,7 @@ parser.add_argument("--drop", default="", help="columns to leave out, separated 
 parser.add_argument("--seeds", type=int, default=5, help="how often rows are held out (default: 5)")
 parser.add_argument("--tries", type=int, default=3, help="settings that each kind tries for each seed (default: 3)")
 parser.add_argument("--out", default="compare_on_a_table", help="name of .csv, .tex and .png (default: %(default)s)")
-asked = parser.parse_args([] if "ipykernel" in sys.modules else None)  # a notebook's words are not ours
+asked = parser.parse_args([] if "get_ipython" in globals() else None)  # a notebook's words are not ours
 try:
     for own in getattr(asked, "import", []):
         import_file(own)

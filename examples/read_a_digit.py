@@ -52,7 +52,7 @@ def as_mnist(picture):
 
 
 # %% The picture of FILE or, without one, a four in dark ink on grey paper. In a notebook, set FILE to yours.
-words = [] if "ipykernel" in sys.modules else sys.argv[1:]
+words = [] if "get_ipython" in globals() else sys.argv[1:]  # a notebook's are not ours
 if len(words) > 1 or any(word.startswith("-") for word in words):
     print(f"expected FILE alone, found {' '.join(words)}; for a net of yours, set NET in this program", file=sys.stderr)
     sys.exit(2)

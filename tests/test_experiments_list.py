@@ -64,6 +64,7 @@ def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys):
         paths += [Path("viz") / figure for figure in experiment.contents.FIGURES]
         expected.append(f"{name} {experiment.contents.__doc__.splitlines()[0]}")
         expected += [f"{'there' if path in there else 'missing'} {path}" for path in paths]
+    expected.append("three_panels Draw the first picture of the README.")
     assert [" ".join(line.split()) for line in lines] == expected
     assert sum("there" in line.split()[:1] for line in lines) == 2
 

@@ -282,7 +282,7 @@ def test_an_image_that_would_fill_the_memory_is_refused(flowers, monkeypatch):
         (lambda: load_folder("nowhere"), ("nowhere", "No such file")),
         (lambda: load_folder("flowers", size=0), ("size", "found 0")),
         (lambda: load_dataset("nowhere"), ("fashion-mnist", "a folder of images, found nothing at 'nowhere'; choose")),
-        (lambda: load_dataset(__file__), ("data set", __file__, "for a table, see examples/table_in_a_pipeline.py")),
+        (lambda: load_dataset(__file__), ("data set", __file__, "for a table, see examples/compare_on_a_table.py")),
         (lambda: load_dataset("digits", size=8), ("`size`", "digits")),
     ],
 )

@@ -21,16 +21,14 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from highway_lab.figures import FAINT_INK, new_figure, pale
 from highway_lab.intervals import Interval, difference, interval, judge
 from highway_lab.training import Training
 from highway_networks import Dataset, hyperparameter
 
 from . import study_command
 from .claims import ACCURACY_MARGIN, Verdict, combine
-from .common_figures import arm_color, draw_dots, name_setting
+from .common_figures import name_setting
 from .looks.measurement import measure_gates
 from .looks.models import LONG, SEEDS, settings_of
 from .partly_frozen import ArmConfig, ArmNet
@@ -132,26 +130,4 @@ def numbers(results: Results) -> dict:
     }
 
 
-def figure(results: Results) -> Figure:
-    """Draw test accuracy minus highway's of all kinds with gates, a panel a setting: seeds faint, mean and interval."""
-    settings = {name: of for name, of in by_setting(results).items() if {*GATED} <= of.keys()}
-    title, n = "Constant gates certainly lose only with ReLU", max(1, len(settings))
-    figure, grid = new_figure(title, 3, ncols=n, sharex=True, sharey=True, squeeze=False)
-    for axes, (name, of) in zip(grid.ravel(), settings.items(), strict=False):
-        axes.axvspan(-ACCURACY_MARGIN, ACCURACY_MARGIN, color=pale(FAINT_INK, 0.25), zorder=0)
-        axes.axvline(0, color=FAINT_INK, linewidth=1, zorder=0)
-        highway = accuracies(of[HIGHWAY])
-        for row, kind in enumerate(GATED):
-            scores = accuracies(of[kind])
-            color = arm_color(HIGHWAY if kind == HIGHWAY else "constant gates")
-            draw_dots(axes, scores - highway.mean(), row, color=color)
-            if kind != HIGHWAY:
-                between = difference(scores, highway)
-                axes.plot([between.low, between.high], [row, row], color=color)
-        axes.set(title=name.replace("from", "from $b_T$"), ylim=(len(GATED) - 0.5, -0.5))  # the first on top
-    grid[0, 0].set_yticks(range(len(GATED)), GATED)
-    grid[-1, grid.shape[1] // 2].set_xlabel("test accuracy minus that of highway (points)")
-    return figure
-
-
-FIGURES = {"constant_gates.png": figure}
+FIGURES = {}

@@ -203,7 +203,17 @@ def numbers(results: Results) -> dict:
         "runs": len(results.runs),
         "first_tries": {len(STUDY.grid(cell)) for cell in CELLS},
         "units": {(cell.arm, cell.depth): cell.hidden for cell in reversed(CELLS)},
+        "epochs": STUDY.stages[-1].epochs,
+        "pairs": PAIRS["n_train"],
+        "first": {"blocks": BLOCKS_OF_FIRST},
         "accuracy": {of: values.mean() for of, values in done.items()},
+        "seeds": {of: len(values) for of, values in done.items()},
+        "lowest": {of: values.min() for of, values in done.items()},
+        "highest": {of: values.max() for of, values in done.items()},
+        "train_loss": {
+            (cell.arm, cell.depth, cell.hidden): np.mean([run.measured.train_loss for run in results.scored(cell)])
+            for cell in results.finished
+        },
         "median": {of: np.median(values) for of, values in done.items()},
         "failed": {of: int(np.sum(values < FAILED)) for of, values in done.items()},
         "untried": {(cell.arm, cell.depth, cell.hidden): results.untried(cell) for cell in results.finished},

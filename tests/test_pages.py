@@ -88,8 +88,8 @@ def test_check_finds_a_changed_number_or_log_and_changes_nothing(folder, capsys)
     before = files_below(folder)
     assert pages.main(["--check"]) == 1
     assert slashes(capsys.readouterr().err) == (
-        "run.json: expected the log whose digest is in runs/SHA256SUMS, found another; restore it (git checkout) or, if "
-        "it was made anew, run: python -m pages\n"
+        "run.json: expected the log whose digest is in runs/SHA256SUMS, found another; restore it (git checkout) or, "
+        "if it was made anew, run: python -m pages\n"
         "README.md: seeds: 21 = seeds: the value is 20\n"
     )
     assert files_below(folder) == before

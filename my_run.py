@@ -94,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
     move(HERE, KEPT)
     words, is_made = ["--seed", "0", *(sys.argv[1:] if argv is None else argv)], False
     try:
-        if code := programs.main([*words, "--fresh", "--out", str(HERE / LOG)], hint=False):
+        if code := programs.main([*words, "--fresh", "--out", (HERE / LOG).as_posix()], hint=False):
             return code
         log = viz.read_log(HERE / LOG)
         viz.draw(HERE / LOG, HERE)

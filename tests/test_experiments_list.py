@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, files_below
+from helpers import ROOT, files_below, slashes
 from picture_helpers import committed_log
 from test_pictures import PAGE, assert_redrawn
 
@@ -137,7 +137,7 @@ def test_each_experiment_runs_once_and_draws(workdir, monkeypatch, capsys, name)
     experiment, plot = load(name), f"python -m experiments {name} plot"
     path = f"runs/{experiment.name}-smoke.json"
     assert experiment.main(["run", "--smoke"]) == 0
-    assert capsys.readouterr().out.endswith(f"saved {path}\nto see it: {plot} {path}\n")
+    assert slashes(capsys.readouterr().out).endswith(f"saved {path}\nto see it: {plot} {path}\n")
     finished = {file: content for file, content in files_below(Path("runs")).items() if file.endswith(".jsonl")}
     if finished:
         monkeypatch.setattr(jobs, "run_tasks", run_nothing)

@@ -347,7 +347,7 @@ def own_folder(workdir, digits, monkeypatch) -> list[str]:
 def test_a_users_net_and_images_have_a_log_and_pictures(name, own_folder, refused):
     experiment = load(name)
     assert experiment.main(["run", *own_folder]) == 0
-    log = str(log_of_net(f"{name}-{name_of('images', load_folder('images', 6))}", "mine.npz"))
+    log = log_of_net(f"{name}-{name_of('images', load_folder('images', 6))}", "mine.npz").as_posix()
     assert experiment.read(Path(log)).dataset.classes == ["no $_0", "no $_1", "no $_2"]
     assert experiment.main(["plot", log, log]) == 0
     folder = Path("viz", Path(log).stem.removeprefix(f"{name}-"))

@@ -16,7 +16,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
-from helpers import ROOT, assert_says, files_below, refused_with
+from helpers import ROOT, assert_says, files_below, refused_with, slashes
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up import made_up_log
@@ -198,12 +198,13 @@ def test_only_the_committed_log_has_its_pictures_in_viz_by_whatever_path(workdir
 def test_a_file_that_is_no_picture_of_a_log_is_not_replaced(workdir, refused, program):
     write("mine.json", made_up_log(epochs=1))
     mine = [Path("mine.gif")] if program is gif else [Path("here", f"{name}.png") for name in RUN_PICTURES]
-    out = str(mine[0] if program is gif else mine[0].parent)
+    out = (mine[0] if program is gif else mine[0].parent).as_posix()
     assert program.main(["mine.json", "--out", out]) == program.main(["mine.json", "--out", out]) == 0
     mine[-1].write_bytes(b"a photograph")
     before = files_below(workdir)
     error = refused(program.main, ["mine.json", "--out", out])
-    assert f"{mine[-1]}: expected no file, or a picture of a log, found another; move it" in error
+    expected = f"{mine[-1].as_posix()}: expected no file, or a picture of a log, found another; move it"
+    assert expected in slashes(error)
     assert files_below(workdir) == before
 
 
@@ -496,7 +497,7 @@ def test_out_is_the_file_of_a_single_picture_or_a_folder(out, format, workdir):
     Path("log.json").touch()
     save = partial(figures.save_all, {"one.png": lambda: figures.new_figure("one", 2)[0]}, Path("viz"), "log.json")
     (made,) = save(out=Path(out), format=format)
-    assert files_below(workdir).keys() - {"log.json"} == {str(made)} == {out if "." in out else "fig/one.pdf"}
+    assert files_below(workdir).keys() - {"log.json"} == {made.as_posix()} == {out if "." in out else "fig/one.pdf"}
     for wrong, expected in (("fig.eps", "ends with .png, .pdf, .svg"), ("fig.png", "expected png, as in --out")):
         with refused_with(expected):
             save(out=Path(wrong), format="pdf")

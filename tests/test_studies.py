@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import ROOT, SOME_ENVIRONMENT, files_below
+from helpers import ROOT, SOME_ENVIRONMENT, files_below, slashes
 from test_pictures import assert_redrawn
 
 from conv_recipes import ConvConfig
@@ -140,10 +140,8 @@ def test_a_smoke_run_ends_in_a_log_that_reads_and_is_drawn(name, my_arm, capsys)
     words = ["--study", ending] if ending else []
     assert experiment.main(["run", "--smoke", *words]) == 0
     path = Path(f"runs/{name}-smoke{f'-{ending}' * bool(ending)}.json")
-    assert (
-        capsys.readouterr().out
-        == f"saved {path}\nto see it: {experiment.parser.prog} plot {path}{' --study copy' * bool(ending)}\n"
-    )
+    plot = f"{experiment.parser.prog} plot {path}{' --study copy' * bool(ending)}"
+    assert slashes(capsys.readouterr().out) == slashes(f"saved {path}\nto see it: {plot}\n")
     assert [*Path("runs").iterdir()] == [path]
     small = experiment.studies[ending].small()
     assert Results(small, experiment.read(path).runs).finished == [*small.cells]
@@ -157,7 +155,7 @@ def test_a_smoke_run_ends_in_a_log_that_reads_and_is_drawn(name, my_arm, capsys)
     assert experiment.main(["run", "--smoke", *jobs, "--with", "my_arm.py"]) == 0
     own = Path(f"runs/{name}-smoke-my_arm.json")
     assert {run.cell.arm for run in experiment.read(own).runs} == {"mine"}
-    assert experiment.main(["plot", str(own), "--with", "my_arm.py"]) == 0
+    assert experiment.main(["plot", own.as_posix(), "--with", "my_arm.py"]) == 0
 
 
 # --------------------------------------------------------------------------------------------- plans

@@ -30,6 +30,7 @@ def numbers() -> dict:
         "accuracy": accuracy,
         "row": {depth: (depth, *highway, *plain) for depth, (highway, plain) in rows.items()},
         "over_shallow": over_shallow,
+        "sketch_range": max(SKETCH["highway"].values()) - min(SKETCH["highway"].values()),
         "flat": judge_as_good(over_shallow[depths[-1]], ACCURACY_MARGIN),
         "lowest": min(min(scores["highway", depth]) for depth in depths),
         "sketch_mean": {of: np.mean(seeds) for of, seeds in SEEDS.items()},

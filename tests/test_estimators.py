@@ -191,7 +191,7 @@ def test_small_products_of_a_fitted_net_have_one_blas_thread(monkeypatch, method
     monkeypatch.setattr(highway_networks, "affine_forward", watched)
     with blas_pools().limit(limits=2):
         getattr(net, method)(X)
-    assert set(threads) == {1}
+    assert set(threads) == {1 for _ in blas_pools().info()}  # Accelerate's are not seen
 
 
 @pytest.mark.parametrize("fitted", [(LABELS_X, LABELS), (X, Y)], ids=["labels", "classes"])

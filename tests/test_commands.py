@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from filelock import FileLock, SoftFileLock
 from helpers import ROOT, files_below, group_lives, resealed, slashes, wait_until, without_seconds
 from made_up import made_up_log
 from test_tensorboard import check_events
@@ -462,8 +461,6 @@ def test_runs_go_on_from_their_last_epoch_to_the_same_bits(tmp_path, monkeypatch
     process.communicate(timeout=60)
     wait_until(lambda: not group_lives(process.pid), "the workers' end")
     assert not Path("log.json").exists()
-    if FileLock is SoftFileLock:  # imitated systems have no other, and a kill leaves it behind
-        Path(".log.json.lock").unlink()
     for run in commands.read_unfinished(LINES, cn.ConvConfig).runs:
         assert without_seconds(run) == whole[run.config].rows(0, len(run.history.epoch))
 

@@ -72,9 +72,9 @@ What outcomes mean, each in the setting that each kind of net has chosen here, a
 - *Inconclusive* supports nothing, and is told with its interval.
 
 What the main README's row on the sum will say (written when ten of the 60 scored highway runs were missing). Primary
-*falls behind*: "where depth pays, highway nets use it less than residual nets", with the two accuracies of this study.
-*As good as*: they use it as well. *Outperforms*: they use it better. *Inconclusive*: whether they use it as well is
-open. The caveat on narrow grids goes; untried neighbours of a choice are named in its place.
+*falls behind*: "where depth pays, highway nets use it less than residual nets" (later: "fall behind", as one depth is
+compared), with the two accuracies of this study. *As good as*: they use it as well. *Outperforms*: they use it better.
+*Inconclusive*: whether they use it as well is open. The caveat on narrow grids goes; untried neighbours of a choice are named in its place.
 
     python -m experiments using_depth run --jobs 2
 """
@@ -88,7 +88,7 @@ from . import study_command
 from .common_figures import rows_figure
 from .comparisons import LEVEL, judge_family, welch
 from .digit_pairs import pair_digits
-from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies
+from .study import DIVERGED, Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies
 
 PAIRS = {"n_train": 30_000, "n_validation": 5_000, "n_test": 10_000, "seed": 1}
 SHARED = {"n_train": PAIRS["n_train"], "schedule": "cosine"}
@@ -194,6 +194,14 @@ def compare(results: Results, least: float = 0.0) -> dict[tuple[str, int], dict]
     return told
 
 
+def fits_better(results: Results) -> bool:
+    """Tell whether the highway nets of 20 blocks tried a setting that fits ten times as well, but validates worse."""
+    tried, chosen = results.tried(FIRST["highway"]), results.chosen(FIRST["highway"])
+    losses = {of: np.mean([run.measured.train_loss or DIVERGED for run in runs]) for of, runs in tried.items()}
+    better = [of for of in tried if 10 * losses[of] < losses[chosen]]
+    return any(results.judged(tried[of]).mean() > results.judged(tried[chosen]).mean() for of in better)
+
+
 def numbers(results: Results) -> dict:
     """Return what the page quotes; accuracies in %, by arm, blocks and units."""
     done = {(cell.arm, cell.depth, cell.hidden): accuracies(results.scored(cell)) for cell in results.finished}
@@ -217,6 +225,8 @@ def numbers(results: Results) -> dict:
         "median": {of: np.median(values) for of, values in done.items()},
         "failed": {of: int(np.sum(values < FAILED)) for of, values in done.items()},
         "untried": {(cell.arm, cell.depth, cell.hidden): results.untried(cell) for cell in results.finished},
+        "chosen": {(cell.arm, cell.depth, cell.hidden): results.chosen(cell) for cell in results.finished},
+        "fitted_better": fits_better(results),
         "compared": compare(results),
         "without_failed": compare(results, FAILED),
     }

@@ -413,6 +413,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
     deep_pairs = [cell for cell in results["sum"].study.cells if cell.depth >= 10]
     return {
         **{of: {name: accuracies(each).mean() for name, each in runs[of].items()} for of in ("long", "sum")},
+        "clipped": {name: 100 * np.mean([run.measured.clipped for run in each]) for name, each in runs["long"].items()},
         "best": {
             "shallow": name_of(best(results[""], KINDS[""])[BEST_SHALLOW]),
             "wide": name_of(best(results["wide"], KINDS["wide"])["highway"]),

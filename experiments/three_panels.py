@@ -1,6 +1,6 @@
 """The picture of the main README: test error by depth, in one setting, tuned, and on a task that needs depth.
 
-`python -m experiments three_panels` draws it from the logs of tuned_plain and what_gates_add.
+`python -m experiments three_panels` draws it from the logs of tuned_plain, what_gates_add and using_depth.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,9 +22,12 @@ TUNED = (("highway", UNITS), ("plain", AS_LARGE), ("plain, orthogonal", AS_LARGE
 SUM = tuple((arm, OF_PAIRS) for arm in ("residual", "residual, gated", "plain, orthogonal", "highway"))
 NAMES = {"plain, orthogonal": "orthogonal", "residual, gated": "x + T·H", "residual": "x + H"}
 TICKS = (5, 10, 20, 50, 90)  # %
+DEPTHS_OF_PAIRS = (1, 2, 5, 10, 20, 50)
 
 
-LOGS = [*map(Path, ("runs/tuned_plain-untuned.json", "runs/tuned_plain.json", "runs/what_gates_add-sum.json"))]
+LOGS = [
+    Path("runs", f"{name}.json") for name in ("tuned_plain-untuned", "tuned_plain", "what_gates_add-sum", "using_depth")
+]
 PICTURE = Path("viz/three_panels.png")
 
 
@@ -41,13 +44,25 @@ def draw_errors(axes: Axes, results: Results, kinds: Iterable[tuple[str, int]], 
     axes.set(xlabel="blocks", xticks=range(len(depths)), xticklabels=depths)
 
 
+def mark_means(axes: Axes, results: Results, kinds: Iterable[tuple[str, int]], depths: Sequence[int]) -> None:
+    """Mark the mean test error of finished cells of the kinds of net in a panel, of whatever units, by a diamond."""
+    arms = {arm for arm, _ in kinds}
+    for cell in results.finished:
+        if cell.arm in arms and cell.depth in depths:
+            error = 100 - accuracies(results.scored(cell)).mean()
+            style = {"color": arm_color(cell.arm), "markersize": 9, "markeredgecolor": "white", "zorder": 4}
+            axes.plot(depths.index(cell.depth), error, "D", **style)
+
+
 def figure() -> Figure:
     """Draw the three panels from the committed logs."""
     nets, pairs = load("tuned_plain").committed(), load("what_gates_add").committed()["sum"]
+    wider = load("using_depth").committed()[""]
     figure, panels = new_figure("Deep nets train without gates, too", 3.6, ncols=3, sharey=True)
     draw_errors(panels[0], nets["untuned"], ONE_SETTING, (5, 10, 20, 30, 50, 100))
     draw_errors(panels[1], nets[""], TUNED, (5, 10, 20, 30, 50, 100))
-    draw_errors(panels[2], pairs, SUM, (1, 2, 5, 10, 20, 50))
+    draw_errors(panels[2], pairs, SUM, DEPTHS_OF_PAIRS)
+    mark_means(panels[2], wider, SUM, DEPTHS_OF_PAIRS)
     for axes, words in zip(
         panels, ("1  one setting", "2  each kind tuned", "3  sum of two digits, tuned"), strict=True
     ):

@@ -21,9 +21,10 @@ from matplotlib.figure import Figure
 import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
 from highway_lab import logs, programs
-from highway_lab.figures import COLORS, draw_seeds, label_ends, new_figure, save_all
+from highway_lab.cli import OneLineParser, run_cli
+from highway_lab.figures import COLORS, check_drawn, draw_seeds, label_ends, new_figure, save_all
 from highway_lab.logs import RunLog
-from highway_networks import Config
+from highway_networks import Config, InputError
 
 HERE = Path("my-run")
 BEFORE, KEPT = HERE / "before", HERE / ".kept"  # KEPT: while a run is made, which may fail
@@ -34,8 +35,9 @@ README = "These accuracies are of one seed; experiments/depth.md has the means o
 
 def made(folder: Path) -> list[Path]:
     """Return the log in a folder, and the pictures of logs there."""
-    found = [path for path in sorted(folder.glob("*.*")) if path.suffix in (".png", ".gif")]
-    return [*folder.glob(LOG), *(path for path in found if b" sha256 " in path.read_bytes())]
+    found = [path for path in sorted(folder.glob("*.*")) if path.is_file()]
+    pictures = [path for path in found if path.suffix in (".png", ".gif") and b" sha256 " in path.read_bytes()]
+    return [path for path in found if path.name == LOG] + pictures
 
 
 def move(source: Path, target: Path) -> None:
@@ -60,7 +62,7 @@ def compare(log: RunLog, before: RunLog) -> bool:
     """
     now, then = values_of(log), values_of(before)
     changed = [f"{name} {then[name]} -> {now[name]}" for name in now if now[name] != then[name]]
-    print(f"other than before: {'; '.join(changed)}")
+    print(f"other than before: {'; '.join(changed) or 'nothing'}")
     if now[CODE] != then[CODE]:
         print("whether its gradients are right: python highway_networks.py --check-gradients")
     field = viz.scored_on(log)[1]
@@ -89,28 +91,41 @@ def both(log: RunLog, before: RunLog, field: str) -> Figure:
 
 def main(argv: list[str] | None = None) -> int:
     """Train, draw, compare; returns the exit code. A run that fails leaves all as it was."""
+    words = sys.argv[1:] if argv is None else argv
+    return run_cli(OneLineParser(prog="python -m my_run"), lambda _: run(words), [])
+
+
+def run(words: list[str]) -> int:
+    """Do what `main` does; raises InputError."""
+    if BEFORE.exists() and not BEFORE.is_dir():
+        raise InputError(f"{BEFORE}: expected a folder, found a file; move it")
+    check_drawn(HERE / BOTH)
     if (KEPT / LOG).exists():  # a run was killed
         move(KEPT, HERE)
     move(HERE, KEPT)
-    words, is_made = ["--seed", "0", *(sys.argv[1:] if argv is None else argv)], False
+    is_made = False
     try:
-        if code := programs.main([*words, "--fresh", "--out", (HERE / LOG).as_posix()], hint=False):
+        code = programs.main(["--seed", "0", *words, "--fresh", "--out", (HERE / LOG).as_posix()], hint=False)
+        if code or not (HERE / LOG).exists():  # --check-gradients makes none
             return code
         log = viz.read_log(HERE / LOG)
-        viz.draw(HERE / LOG, HERE)
+        first, *_ = viz.draw(HERE / LOG, HERE)
         if gif.has_animation(log):
-            gif.animate(HERE / LOG, HERE / gif.NAME)
+            first = gif.animate(HERE / LOG, HERE / gif.NAME)
         is_made = True
     finally:
         if not is_made:
             move(KEPT, HERE)
             shutil.rmtree(KEPT)
-    if (kept := logs.read_any(KEPT / LOG, RunLog[Config])) and values_of(kept) != values_of(log):
+    kept = logs.read_any(KEPT / LOG, RunLog[Config])
+    if (KEPT / LOG).exists() and not (kept and values_of(kept) == values_of(log)):
+        check_drawn(*(BEFORE / path.name for path in made(KEPT) if path.name != LOG))
         for path in made(BEFORE):
             path.unlink()
         move(KEPT, BEFORE)
     before = logs.read_any(BEFORE / LOG, RunLog[Config])
-    first = HERE / (BOTH if before and compare(log, before) else gif.NAME)
+    if before and compare(log, before):
+        first = HERE / BOTH
     shutil.rmtree(KEPT, ignore_errors=True)
     print(f"The log, its pictures and its animation are in {HERE}/; open {first} first.")
     data = log.dataset.name

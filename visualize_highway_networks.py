@@ -35,7 +35,7 @@ from matplotlib.ticker import MaxNLocator
 
 import highway_lab.logs
 from conv_recipes import ConvConfig
-from highway_lab.cli import OneLineParser, add_picture_flags, picture_flags, run_cli
+from highway_lab.cli import FORMATS, OneLineParser, add_picture_flags, picture_flags, quote, run_cli
 from highway_lab.commands import found_lines_beside, read_unfinished
 from highway_lab.console import count_of, name_tested
 from highway_lab.datasets import DATASETS
@@ -348,10 +348,11 @@ def read_log(path: str | os.PathLike) -> RunLog:
     """Read a log of dense or convolutional nets that has something to draw; raises InputError."""
     path, remedy = as_path(path), f"make it with: {COMMAND}"
     content = read_bytes(path, remedy) if path.is_file() else b""
-    if other := re.search(r'"command": "(python -m experiments \w+) ', content[:1000].decode(errors="replace")):
-        raise InputError(
-            f"{path}: expected a log of a run, found an experiment's; draw it with: {other[1]} plot {path}"
-        )
+    made_by = r'"command": "(?:\S* )*?python -m (experiments|benchmarks)[. ](?:\w+\.)*(\w+)'
+    if other := re.search(made_by, content[:1000].decode(errors="replace")):
+        package, name = other.groups()
+        draw = f"{name} plot {quote(path)}" if package == "experiments" else "plot"
+        raise InputError(f"{path}: expected a log of a run, found one of {name}; try: python -m {package} {draw}")
     config = ConvConfig if b'"net": ' in content else Config  # dense nets have no name
     is_unfinished = path.suffix == ".jsonl"
     log = read_unfinished(path, config) if is_unfinished else highway_lab.logs.read(path, RunLog[config], remedy)
@@ -475,6 +476,10 @@ def draw_command(arguments: argparse.Namespace) -> None:
     """Draw the logs in `arguments`, or else those in this folder; raises InputError."""
     if arguments.out and not arguments.logs:
         raise InputError("--out: expected with a LOG.json, found none; name the log to draw")
+    if arguments.out and arguments.out.suffix[1:] in FORMATS and len(arguments.logs) > 1:
+        raise InputError(
+            f"--out: expected a folder for {len(arguments.logs)} logs, found {arguments.out}; name one log"
+        )
     if arguments.watch:
         if len(arguments.logs) != 1:
             raise InputError(f"--watch: expected one LOG.json, found {len(arguments.logs)}; name the log to watch")
@@ -484,7 +489,7 @@ def draw_command(arguments: argparse.Namespace) -> None:
         pictures = draw(path, **picture_flags(arguments))
         for picture in pictures:
             print(f"drew {picture}")
-        if not any(picture.name.startswith("T_gate") for picture in pictures):
+        if not runs_with_gates(read_log(path)):
             print(f"{path}: no run with gates has finished, pictures of gates are left out")
 
 

@@ -36,6 +36,7 @@ from highway_lab.figures import BLOCK_COLORS
 from highway_networks import BLOCKS
 
 MOST_TEXTS = 50  # in a column: each becomes a column of its own
+FEWEST = 10  # rows; half as many of each class, which folds and held-out rows share
 known = set(BLOCKS)
 parser = OneLineParser(description=__doc__.partition("\n")[0])
 parser.add_argument("file", nargs="?", type=Path, help="a table, .csv, a row a sample")
@@ -48,23 +49,33 @@ asked = parser.parse_args([] if "get_ipython" in globals() else None)  # a noteb
 try:
     for own in getattr(asked, "import", []):
         import_file(own)
+    if asked.target and not asked.file:
+        raise ValueError("--target: expected with a file, found none; name the table")
     table = pd.read_csv(asked.file) if asked.file else load_breast_cancer(as_frame=True).frame
     name, target = (asked.file.stem, asked.target) if asked.file else ("breast cancer", "target")
     dropped = [*filter(None, asked.drop.split(","))]
     for flag, column in [("--target", target), *(("--drop", of) for of in dropped)]:
-        if column not in table:
-            raise ValueError(f"{flag}: expected one of {', '.join(table)}, found {column}; choose one")
-    y = table.pop(target)
+        if column not in table or (flag == "--drop" and column == target):
+            raise ValueError(f"{flag}: expected one of {', '.join(table)}, found {column or 'none'}; choose another")
+    y, table = table[target], table.drop(columns=[target, *dropped])
     if y.isna().any():
         raise ValueError(f"{target}: expected a value in each row, found {y.isna().sum()} without; leave these out")
-    table = table.drop(columns=dropped)
-    for column, texts in table.select_dtypes(exclude="number").nunique().items():
-        if texts > MOST_TEXTS:
-            found = f"expected numbers, or at most {MOST_TEXTS} different texts, found {texts}"
-            raise ValueError(f"{column}: {found}; leave it out (--drop {column}), or make it a number")
+    if table.empty or len(y) < FEWEST:
+        raise ValueError(f"expected columns and at least {FEWEST} rows, found {table.shape[1]} and {len(y)}; add some")
+    for column, values in table.items():
+        numbers, texts = pd.api.types.is_numeric_dtype(values), values.nunique()
+        wrong = "no value" if values.isna().all() else "inf" if numbers and np.isinf(values).any() else ""
+        if wrong := wrong or (f"{texts} different texts" if not numbers and texts > MOST_TEXTS else ""):
+            expected = f"expected finite numbers, or at most {MOST_TEXTS} different texts"
+            raise ValueError(f"{column}: {expected}, found {wrong}; leave it out (--drop {column}), or make it numbers")
+    classes = y.nunique() <= 20 or not pd.api.types.is_numeric_dtype(y)
+    if classes and (few := y.value_counts().min()) < FEWEST // 2:
+        raise ValueError(
+            f"{target}: expected at least {FEWEST // 2} rows of each class, found {few}; join or drop some"
+        )
 except (OSError, ValueError) as error:
-    parser.error(" ".join(str(error).split()))
-classes = y.nunique() <= 20 or not pd.api.types.is_numeric_dtype(y)
+    found = " ".join(str(error).split())
+    parser.error(f"{asked.file or 'table'}: {found if '; ' in found else f'{found}; save it in UTF-8, with commas'}")
 TEST, FOLDS, EPOCHS, DEPTHS, RATES = 0.2, 2, 100, [1, 3, 10], [0.001, 0.003, 0.01]
 
 # %% The kinds of models, and the values that each may try.

@@ -18,6 +18,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from highway_lab.cli import OneLineParser, add_picture_flags, count, picture_flags, run_cli
+from highway_networks import InputError
 
 from .common import load
 from .quotes import quotes
@@ -85,6 +86,9 @@ def plot_first(arguments: argparse.Namespace) -> None:
 
     from . import three_panels
 
+    if missing := [path for path in three_panels.LOGS if not path.exists()]:
+        command = f"python -m experiments {missing[0].stem.partition('-')[0]} run"
+        raise InputError(f"{missing[0]}: expected a log, found none; make it with: {command}, or restore it")
     picture = {three_panels.PICTURE.name: three_panels.figure}
     made = save_all(picture, three_panels.PICTURE.parent, *three_panels.LOGS, **picture_flags(arguments))
     print(*map("drew {}".format, made))
@@ -92,9 +96,10 @@ def plot_first(arguments: argparse.Namespace) -> None:
 
 def known_names(word: str) -> list[str]:
     """Return the experiments that a page quotes if the word names one, else those whose names are most like it."""
-    page = Path(__file__).with_name(f"{word}.md")
-    of_page = [source for source, _ in quotes(page.read_text("utf-8")) if source in NAMES] if page.exists() else []
-    return [*dict.fromkeys(of_page)] or get_close_matches(word, NAMES, n=3, cutoff=0)
+    pages = [page for page in Path(__file__).parent.glob("*.md") if page.stem == word and page.is_file()]
+    quoted = [source for page in pages for source, _ in quotes(page.read_text("utf-8", errors="replace"))]
+    of_page = [*dict.fromkeys(source for source in quoted if source in NAMES)]
+    return of_page or get_close_matches(word, [*NAMES, FIRST_PICTURE], n=3, cutoff=0)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -104,6 +109,8 @@ def main(argv: list[str] | None = None) -> int:
     name = re.split("[./]", re.sub(r"\.(py|json|md)$", "", argv[0].replace("-", "_").lower()))[-1] if argv else ""
     if name in NAMES:
         return load(name).main(argv[1:])
+    if name == FIRST_PICTURE:
+        argv = [name, *argv[1:]]
     parser = OneLineParser(prog="python -m experiments", description="The paper's figures and questions.")
     parser.set_defaults(action=show)
     commands = parser.add_subparsers(dest="command", metavar="NAME|plot|run|three_panels")

@@ -45,7 +45,8 @@ class OneLineParser(argparse.ArgumentParser):
         if message == "the following arguments are required: COMMAND":
             message += f", one of {', '.join(next(self.sub_commands()))}"
         unknown = re.match("unrecognized arguments: (--[^ =]+)", message)
-        near = get_close_matches(unknown[1], self.flags(), 1) if unknown else []
+        others = {*self.flags()} - {unknown[1]} if unknown else []  # the same one may be of another sub-command
+        near = get_close_matches(unknown[1], others, 1, 0.7) if unknown else []
         self.exit(2, f"{self.prog}: error: {printable(message)}{''.join(f'; is {of} meant?' for of in near)}\n")
 
     def flags(self) -> Iterator[str]:
@@ -56,7 +57,7 @@ class OneLineParser(argparse.ArgumentParser):
                 yield from parser.flags()
 
     def sub_commands(self) -> Iterator[dict[str, "OneLineParser"]]:
-        yield from (action.choices for action in self._actions if isinstance(action.choices, dict))
+        yield from (of.choices for of in self._actions if isinstance(of, argparse._SubParsersAction))
 
 
 def run_cli(

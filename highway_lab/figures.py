@@ -440,7 +440,7 @@ def places(names: Sequence[str], folder: Path, out: Path | None = None, format: 
     if out is None or out.is_dir() or not out.suffix[1:].isalpha():
         return [(out or folder) / re.sub("png$", format or "png", name) for name in names]
     if len(names) != 1:
-        remedy = f"try --out {out.with_suffix('')}, and --format, or a name like {Path(names[0]).stem}{out.suffix}"
+        remedy = f"try --out {out.with_suffix('')}, and --format, or a name like {Path(names[0]).stem}.{FORMATS[0]}"
         raise InputError(f"--out: expected a folder for {len(names)} pictures, found {out}; {remedy}")
     endings = [f".{of}" for of in FORMATS] if names[0].endswith(".png") else [Path(names[0]).suffix]
     if out.suffix not in endings:

@@ -294,6 +294,7 @@ for words in ("--seeds 0-999999", "--seeds 0-99999 --depths 0-999999"):
 BAD_CONV_ARGUMENTS = {
     "--seeds 0,1 --save-model net.npz": "--save-model: expected a single run, found 2",
     "--n-train 9999": "--n-train: expected at most 1294 samples",
+    "--seeed 1": "unrecognized arguments: --seeed 1; is --seed meant?",
 }
 BAD = [(programs, f"--dataset digits {words}", message) for words, message in BAD_ARGUMENTS.items()]
 BAD += [(cn, f"--net digits {words}", message) for words, message in BAD_CONV_ARGUMENTS.items()]

@@ -110,7 +110,9 @@ def test_the_figures_of_every_log_that_is_there_are_drawn(workdir, called, capsy
     [
         (["run", "--jobs", "0"], "argument --jobs: expected a number from 1 to 999999, found '0'"),
         (["run", "--jobs", "x"], "argument --jobs: expected a number from 1 to 999999, found 'x'"),
-        (["plot", "--jobs", "1"], "unrecognized arguments: --jobs 1"),
+        (["plot", "--jobs", "1"], "unrecognized arguments: --jobs 1\n"),
+        (["x" * 300], f"found {'x' * 300}; python -m experiments lists them all"),
+        (["depth", "run"], "such as sketch, tuned_plain, depth_search, hundred_layers, pixel_scale, found depth"),
         (["dance"], "NAME: expected that of an experiment, such as "),
         (
             ["looks.lesoins", "run"],

@@ -44,3 +44,21 @@ def test_a_run_that_fails_leaves_all_as_it_was(workdir, refused):
     refused(my_run.main, [*SHORT, "--lr", "none"])
     assert files_below(workdir) == before
     assert not Path("my-run/.kept").exists()
+
+
+def test_what_is_no_log_of_today_is_kept_and_what_is_a_user_s_is_not_replaced(workdir, refused, capsys):
+    assert my_run.main(SHORT) == 0
+    log, old = Path("my-run/run.json"), b"of another version"
+    log.write_bytes(old)
+    assert my_run.main(SHORT) == 0
+    assert Path("my-run/before/run.json").read_bytes() == old
+    Path("my-run/before_and_now.png").write_bytes(b"mine")
+    before = files_below(workdir)
+    assert "before_and_now.png: expected no file, or a picture of a log" in refused(my_run.main, SHORT)
+    assert files_below(workdir) == before
+    Path("my-run/before_and_now.png").unlink()
+    before = files_below(workdir)
+    capsys.readouterr()
+    assert my_run.main(["--check-gradients"]) == 0
+    assert "all gradients are right" in capsys.readouterr().out
+    assert files_below(workdir) == before

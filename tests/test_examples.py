@@ -212,9 +212,19 @@ def test_nets_and_a_block_of_ones_own_are_compared_on_a_table_of_ones_own(workdi
     assert all(kind in done.stdout for kind in table.index)
     assert Path("found.tex").read_text(encoding="utf-8").count(r"\\") == 8
     assert iio.improps("found.png").shape[1] == 700
-    refused = shown("hours")
-    assert refused.returncode == 2
-    assert refused.stderr.endswith("expected one of hour, weather, busy, price, found hours; choose one\n")
+    table = pd.read_csv("hire.csv").assign(name=[f"n{i}" for i in range(120)], none=None)
+    table.to_csv("hire.csv", index=False)
+    for words, message in {
+        "hours": "--target: expected one of hour, weather, busy, price, name, none, found hours; choose another",
+        target: "found 120 different texts; leave it out (--drop name), or make it numbers",
+        f"{target} --drop name": "none: expected finite numbers, or at most 50 different texts, found no value; ",
+        f"{target} --drop {target}": f"--drop: expected one of hour, weather, busy, price, name, none, found {target}",
+        "name --drop none": "name: expected at least 5 rows of each class, found 1; join or drop some",
+    }.items():
+        refused = shown(*words.split())
+        assert refused.returncode == 2
+        assert message in refused.stderr
+        assert refused.stderr.count("\n") == 1
 
 
 def test_a_kind_of_net_of_ones_own_is_trained_and_drawn_beside_those_of_a_study(workdir):

@@ -200,6 +200,8 @@ def _train_one(
         run = train_resumably(config, data, report=report, keep=kept, any_code=job.any_code)
         if job.save_model:
             save_net(job.save_model, run.net)
+            load = f"net = {type(run.net).__name__}.load({os.fspath(job.save_model)!r})"
+            print(f"saved {job.save_model}; in Python: {load}; net.predict(net.preprocess(images))")
     return RunRecord.of(run)
 
 

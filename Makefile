@@ -55,9 +55,9 @@ figures: $(RUNNABLE)
 
 screenshot:  # of the page's figure 4, by Chromium; as root it needs --no-sandbox
 	chromium --headless --force-prefers-reduced-motion --virtual-time-budget=9999 --hide-scrollbars \
-		--window-size=1200,5400 --screenshot=viz/gate_explorer.png viz/gate_explorer.html
+		--window-size=1200,5600 --screenshot=viz/gate_explorer.png viz/gate_explorer.html
 	$(PYTHON) -c 'from PIL import Image; path = "viz/gate_explorer.png"; \
-		Image.open(path).crop((56, 4042, 1144, 5344)).save(path)'
+		Image.open(path).crop((56, 4215, 1144, 5517)).save(path)'
 
 readme: $(RUNNABLE)
 	$(PYTHON) -m pages

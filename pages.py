@@ -16,6 +16,7 @@ import argparse
 import json
 import sys
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -93,21 +94,20 @@ def faults(page: Path) -> list[str]:
     return errors(text_of(page), QUOTED)
 
 
-def say(wrong: list[str]) -> None:
-    print(*wrong, sep="\n", end="\n" * bool(wrong), file=sys.stderr, flush=True)
-
-
 def check() -> int:
     """Print what is wrong with pages and digests, and how much is right; returns the exit code."""
     written, made = read_bytes(SUMS).decode(errors="replace") if SUMS.exists() else "", sums()
     changed = {line.partition("  ")[2] for line in {*written.splitlines()} ^ {*made.splitlines()}}
     remedy = f"restore it (git checkout) or, if it was made anew, run: {PROGRAM}"
-    wrong = [f"{path}: expected the log whose digest is in {SUMS}, found another; {remedy}" for path in sorted(changed)]
+    digests = [
+        f"{path}: expected the log whose digest is in {SUMS}, found another; {remedy}" for path in sorted(changed)
+    ]
     if not written:
-        wrong = [f"{SUMS}: expected the digests of the logs, found none; {remedy}"]
-    say(wrong)  # before a changed log stops what follows
-    say(of_pages := [f"{page}: {fault}" for page in pages() for fault in faults(page)])
-    wrong += of_pages
+        digests = [f"{SUMS}: expected the digests of the logs, found none; {remedy}"]
+    wrong = 0
+    for fault in chain(digests, (f"{page}: {fault}" for page in pages() for fault in faults(page))):
+        print(fault, file=sys.stderr, flush=True)  # at once: a changed log may stop what follows
+        wrong += 1
     n = sum(len(lines) for page in pages() for _, lines in quotes(text_of(page)))
     of_pages, of_logs = count_of(len(pages()), "page"), count_of(len(logs()), "log")
     print(f"checked the numbers of {count_of(n, 'quote')} on {of_pages} and the digests of {of_logs}")

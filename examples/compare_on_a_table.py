@@ -9,7 +9,6 @@ tries as many settings by cross-validation on the others. Without a file the tab
 
 # %% What to compare, and on what.
 
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -121,7 +120,7 @@ jobs = [delayed(tried)(kind, seed) for seed in range(asked.seeds) for kind in ki
 of_target = f"{y.nunique()} classes" if classes else "a regression"
 print(f"{name}: {len(table)} rows, {table.shape[1]} columns, {of_target}; {len(jobs)} jobs", flush=True)
 done = Parallel(n_jobs=-1, return_as="generator_unordered")(jobs)
-runs = pd.DataFrame(tqdm(done, name, len(jobs), disable=not sys.stderr.isatty())).sort_values(["kind", "seed"])
+runs = pd.DataFrame(tqdm(done, name, len(jobs), disable=None)).sort_values(["kind", "seed"])
 
 # %% The table, best first. The interval allows for the training rows that seeds share (Nadeau & Bengio 2003). The score
 # of guessing is that of the most frequent class, or of the mean.

@@ -53,14 +53,13 @@ def as_mnist(picture):
 
 # %% The picture of FILE or, without one, a four in dark ink on grey paper. In a notebook, set FILE to yours.
 words = [] if "get_ipython" in globals() else sys.argv[1:]  # a notebook's are not ours
-if len(words) > 1 or any(word.startswith("-") for word in words):
-    print(f"expected FILE alone, found {' '.join(words)}; for a net of yours, set NET in this program", file=sys.stderr)
-    sys.exit(2)
 FILE = "".join(words)
 paper = Image.new("L", (400, 300), 220)
 for line in ([(90, 50), (60, 160), (200, 160)], [(155, 70), (140, 260)]):
     ImageDraw.Draw(paper).line(line, fill=50, width=16, joint="curve")
 try:
+    if len(words) > 1 or FILE.startswith("-"):
+        raise InputError(f"FILE: expected one, found {' '.join(words)}; for a net of yours, set NET in this program")
     picture = read_image(FILE) if FILE else np.asarray(paper)[None]
     image = as_mnist(picture)
 except InputError as error:

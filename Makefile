@@ -80,7 +80,7 @@ bench: $(INSTALLED)
 	$(MAKE) figures
 
 $(RUNNABLE): pyproject.toml
-	@echo "Installing into $(VENV), which takes half a minute, or some where much else runs ..."
+	@echo "Installing into $(VENV), which takes half a minute or more ..."
 	python3 -m venv $(VENV)
 	$(PYTHON) -m pip install --quiet --editable .
 	touch $@

@@ -154,10 +154,8 @@ def plot(argv: Sequence[str] | None = None) -> int:
     add_picture_flags(parser)
 
     def draw(arguments: argparse.Namespace) -> None:
-        pictures, folder = (
-            {PICTURE.name: partial(step_figure, BENCHMARK.read(arguments.log))},
-            picture_folder(arguments.log, log),
-        )
+        pictures = {PICTURE.name: partial(step_figure, BENCHMARK.read(arguments.log))}
+        folder = picture_folder(arguments.log, log)
         (picture,) = save_all(pictures, folder, arguments.log, **picture_flags(arguments))
         print(f"drew {picture}")
 

@@ -25,6 +25,7 @@ from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dro
 from highway_lab.jobs import sealed, unsealed
 from highway_lab.logs import SCHEMA, DatasetInfo, Environment, RunLog, RunRecord
 from highway_lab.nets import load_net
+from highway_lab.threads import blas_pools
 from highway_lab.training import Training
 from highway_networks import (
     BLOCKS,
@@ -40,6 +41,9 @@ from highway_networks import (
 )
 
 ROOT = Path(__file__).resolve().parent.parent
+COUNTED = pytest.mark.skipif(
+    not blas_pools().lib_controllers, reason="needs a BLAS whose threads can be counted: Accelerate's cannot"
+)
 
 
 # --------------------------------------------------------------------------------------- derivatives

@@ -95,9 +95,16 @@ def test_a_file_that_the_job_has_not_made_is_replaced_only_if_the_command_says_s
 
 
 @both_programs
-def test_the_same_job_replaces_its_own_log_another_one_does_not(workdir, refused, program):
+def test_the_same_job_replaces_its_own_log_another_one_does_not(workdir, refused, program, capsys):
     words = [*SMALL[program], "--block", "plain", "--out", "log.json"]
     assert [program.main(words), program.main([*words, "--fresh"])] == [0] * 2
+    assert "saved log.json\n" in capsys.readouterr().out
+    code, text = read("log.json", program).environment.code, Path("log.json").read_text("utf-8")
+    Path("log.json").write_text(text.replace(code, "0" * 12), "utf-8")
+    assert program.main([*words, "--fresh", "--save-model", "net.npz"]) == 0
+    said = capsys.readouterr().out
+    assert "saved log.json, in place of a log by other code of the mathematics\n" in said
+    assert "Net.load('net.npz'); net.predict(net.preprocess(images))\n" in said
     assert "log.json: expected no file" in refused(program.main, [*words, "--seed", "1"])
 
 

@@ -503,6 +503,37 @@ def test_out_is_the_file_of_a_single_picture_or_a_folder(out, format, workdir):
             save(out=Path(wrong), format="pdf")
 
 
+def test_out_chooses_the_picture_that_it_is_named_like(workdir, refused, capsys):
+    write("log.json", made_up_log(epochs=1))
+    assert pictures.main(["log.json", "--out", "a/T_gate_bars.svg"]) == 0
+    assert slashes(capsys.readouterr().out) == "drew a/T_gate_bars.svg\n"
+    before = files_below(workdir)
+    assert "or a name like learning_curves.png" in refused(pictures.main, ["log.json", "--out", "bars.png"])
+    assert "found T_gate_bars.png; name one log" in refused(
+        pictures.main, ["log.json", "log.json", "--out", "T_gate_bars.png"]
+    )
+    assert files_below(workdir) == before
+
+
+@pytest.mark.parametrize(
+    ("log", "command"),
+    [
+        ("runs/using_depth.json", "experiments using_depth plot"),
+        ("runs/lesions-cifar-10.json", "experiments lesions plot"),
+        ("benchmarks/conv_step.json", "benchmarks plot"),
+    ],
+)
+def test_a_log_of_another_program_is_sent_to_it(log, command, refused):
+    assert f"; try: python -m {command}" in refused(pictures.main, [(ROOT / log).as_posix()])
+
+
+@pytest.mark.parametrize(("size", "rows"), [(11, 1), (20, 3)])
+def test_a_row_of_panels_becomes_a_column_where_texts_are_large(size, rows):
+    with figures.own_style(**{"font.size": size}):
+        _, panels = figures.new_figure("three", 3, ncols=3)
+    assert panels[0].get_gridspec().nrows == rows
+
+
 @pytest.mark.parametrize("depths", [(30,), (5, 10, 20, 30, 50)])
 def test_large_texts_neither_meet_nor_leave_the_figure(depths, tmp_path):
     style, log = tmp_path / "large", made_up_log(depths=depths)

@@ -165,3 +165,13 @@ def test_a_number_of_the_paper_is_quoted_from_any_source(monkeypatch):
     monkeypatch.setitem(PAPER, "factor", Stated(100, "3.1"))
     for source in ("study", "paper"):
         assert found("They say 100 times.", 'They say 100 times = paper["factor"]', source=source) == []
+
+
+def test_a_source_without_numbers_is_named_and_stops_no_other():
+    def changed():
+        raise KeyError("plain")
+
+    text = "It is 2.1, or 3.\n<!-- quoted from changed\nIt is 2.1 = a\n-->\n<!-- quoted from study\nor 3 = plain\n-->"
+    without, wrong = errors(text, {"changed": changed, "study": lambda: STUDY})
+    assert without == "quoted from changed: its logs give no numbers (KeyError: 'plain')"
+    assert wrong == "or 3 = plain: the value is 2.14"

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import test_conv_training
 from helpers import (
+    COUNTED,
     SMALL_STAGES,
     assert_same_bits,
     refused_with,
@@ -328,11 +329,6 @@ def test_evaluation_is_the_mean_over_all_images_however_they_are_cut(digits):
 
 
 # ----------------------------------------------------------------------------------------- threads
-
-
-COUNTED = pytest.mark.skipif(
-    not blas_pools().lib_controllers, reason="needs a BLAS whose threads can be counted: Accelerate's cannot"
-)
 
 
 @COUNTED

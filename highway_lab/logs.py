@@ -332,7 +332,7 @@ def environment(threads: int = 1, programs: tuple[str, ...] = DENSE) -> Environm
     commit = git("rev-parse", "HEAD") if ours else None
     changed = git("status", "--porcelain", "--", ":/*.py") if ours else None
     files = {name: getattr(sys.modules.get(name), "__file__", None) for name in programs}
-    mathematical = {name: parsed(Path(file or ROOT / f"{name.replace('.', '/')}.py")) for name, file in files.items()}
+    places = {name: Path(file or ROOT / f"{name.replace('.', '/')}.py") for name, file in files.items()}
     return Environment(
         python=platform.python_version(),
         numpy=np.__version__,
@@ -341,7 +341,7 @@ def environment(threads: int = 1, programs: tuple[str, ...] = DENSE) -> Environm
         threads=threads,
         platform=platform.platform(),
         cpu=_cpu(),
-        code=fingerprint(users_code() | mathematical),
+        code=fingerprint(users_code() | {name: path.read_bytes() for name, path in places.items()}),
         samples="none",
         commit=commit,
         dirty=None if changed is None else bool(changed),
@@ -352,17 +352,17 @@ _parsing = threading.Lock()  # CPython counts the depth of recursion for all thr
 outlive_forks(_parsing)
 
 
-def parsed(path: Path) -> ast.Module:
+def parsed(program: bytes) -> ast.Module:
     with _parsing:
-        return ast.parse(path.read_bytes())
+        return ast.parse(program)
 
 
-def users_code() -> dict[str, ast.Module]:
-    """Parse the user's files that were imported, or that a table has an entry of, and those that these are made of.
+def users_code() -> dict[str, bytes]:
+    """Read the user's files that were imported, or that a table has an entry of, and those that these are made of.
 
     That is, the modules that a file names, and those that its modules, functions and classes come from.
     """
-    trees: dict[str, ast.Module] = {}
+    programs: dict[str, bytes] = {}
     entries = [of for table, _ in TABLES.values() for of in table.values()]
     parts = [part for of in entries for part in (of if isinstance(of, tuple) else [of])]
     spaces = [*map(_imported, imported), *(_origin(getattr(part, "func", part)) for part in parts)]  # of a partial
@@ -370,18 +370,19 @@ def users_code() -> dict[str, ast.Module]:
         path, name = Path(space.get("__file__") or os.devnull), space.get("__name__", "__main__")
         name = path.stem if name in ("__main__", "<run_path>") else name
         installed = {"site-packages", "dist-packages"} & {*path.parts} or path.is_relative_to(PYTHON)
-        if name in trees or name.partition(".")[0] in OURS or installed or not path.is_file():
+        if name in programs or name.partition(".")[0] in OURS or installed or not path.is_file():
             continue
         with suppress(ImportError, SyntaxError, ValueError):  # of what cannot have been imported
-            trees[name] = parsed(path)
+            tree = parsed(program := path.read_bytes())
+            programs[name] = program
             package = name if path.stem == "__init__" else name.rpartition(".")[0]
-            for node in ast.walk(trees[name]):
+            for node in ast.walk(tree):
                 if isinstance(node, ast.Import | ast.ImportFrom):
                     dots = "." * (getattr(node, "level", 0) if package else 0)
                     base = resolve_name(dots + (getattr(node, "module", None) or ""), package)
                     spaces += [of for alias in node.names for of in _modules(f"{base}.{alias.name}".strip("."))]
             spaces += map(_origin, space.values())
-    return trees
+    return programs
 
 
 def _imported(file: str) -> Mapping[str, Any]:
@@ -414,29 +415,35 @@ def _modules(name: str) -> Iterator[Mapping[str, Any]]:
             return
 
 
-def fingerprint(trees: dict[str, ast.Module]) -> str:
-    """Return twelve hexadecimal digits that identify code; comments, docstrings, layout and messages do not count.
+def fingerprint(programs: Mapping[str, bytes]) -> str:
+    """Return twelve hexadecimal digits that identify programs by their names, as far as `essence` tells them apart."""
+    texts = "".join(name + essence(program) for name, program in sorted(programs.items()))
+    return hashlib.sha256(texts.encode(errors="surrogateescape")).hexdigest()[:12]
+
+
+@functools.cache
+def essence(program: bytes) -> str:
+    """Return a program's syntax tree as text, without comments, docstrings, layout and messages.
 
     Messages are the texts in raised errors, assertions, warnings, what is printed, and arguments that are `help`; any
     other text may be mathematics.
     """
-    for tree in trees.values():
-        for node in ast.walk(tree):
-            messages: Sequence[ast.AST] = []
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-                del node.body[0]
-            elif isinstance(node, ast.Raise) or (isinstance(node, ast.keyword) and node.arg == "help"):
-                messages = [node]
-            elif isinstance(node, ast.Assert) and node.msg:
-                messages = [node.msg]
-            elif isinstance(node, ast.Call):
-                function = getattr(node.func, "id", getattr(node.func, "attr", ""))
-                messages = node.args[1:2] if function == "hyperparameter" else [node] * (function in ("print", "warn"))
-            for part in itertools.chain(*map(ast.walk, messages)):
-                if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                    part.value = ""
-    dumps = "".join(name + _dump(tree) for name, tree in sorted(trees.items()))
-    return hashlib.sha256(dumps.encode(errors="surrogateescape")).hexdigest()[:12]
+    tree = parsed(program)
+    for node in ast.walk(tree):
+        messages: Sequence[ast.AST] = []
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            del node.body[0]
+        elif isinstance(node, ast.Raise) or (isinstance(node, ast.keyword) and node.arg == "help"):
+            messages = [node]
+        elif isinstance(node, ast.Assert) and node.msg:
+            messages = [node.msg]
+        elif isinstance(node, ast.Call):
+            function = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            messages = node.args[1:2] if function == "hyperparameter" else [node] * (function in ("print", "warn"))
+        for part in itertools.chain(*map(ast.walk, messages)):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                part.value = ""
+    return _dump(tree)
 
 
 def _dump(part: Any) -> str:

@@ -10,7 +10,8 @@ import my_run
 SHORT = ["--dataset", "digits", "--depth", "2", "--epochs", "1", "--n-train", "50", "--n-test", "20"]
 
 
-def test_a_run_is_compared_with_the_one_before_which_is_kept(workdir, capsys):
+def test_a_run_is_compared_with_the_one_before_which_is_kept(workdir, monkeypatch, capsys):
+    monkeypatch.setattr(my_run.gif, "has_animation", lambda log: False)
     assert my_run.main(SHORT) == 0
     first = files_below(workdir / "my-run")
     assert "README.md's numbers are of MNIST, these are of digits." in capsys.readouterr().out
@@ -20,6 +21,7 @@ def test_a_run_is_compared_with_the_one_before_which_is_kept(workdir, capsys):
     assert files_below(workdir / "my-run/before") == first
     assert "before_and_now.png" in files_below(workdir / "my-run")
     assert "to draw it" not in said
+    monkeypatch.setattr(my_run.viz, "draw", lambda log, folder: [folder])  # which takes its time
     assert my_run.main([*SHORT, "--lr", "0.01"]) == 0  # nothing is other, so what is kept is still the first
     assert "other than before: lr 0.005 -> 0.01\n" in capsys.readouterr().out
     assert files_below(workdir / "my-run/before") == first

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import pytest
 from helpers import ROOT, digits_net, files_below
 
-from highway_lab import programs
 from highway_lab.cli import quote
 from highway_lab.console import Unfailing
 from highway_lab.files import atomic_write, in_order, is_running, remove
@@ -81,15 +80,6 @@ def test_commands_are_quoted_for_the_shell_that_is_there(monkeypatch, system, qu
     monkeypatch.setattr(sys, "platform", system)
     assert quote(r"my runs\a.json") == quoted
     assert quote("a.json") == "a.json"
-
-
-def test_a_program_on_another_drive_is_named_in_full(monkeypatch):
-    def no_way(path):
-        raise ValueError("path is on mount 'D:', start on mount 'C:'")
-
-    monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(__file__="/elsewhere/mine.py"))
-    monkeypatch.setattr(os.path, "relpath", no_way)
-    assert Path(programs.COMMAND.users_program()) == Path("/elsewhere/mine.py")
 
 
 def test_a_reader_who_has_read_enough_is_no_error_whatever_a_system_calls_it(capfd):

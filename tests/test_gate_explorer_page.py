@@ -24,15 +24,7 @@ from experiments.common import load
 from experiments.looks import gate_explorer
 from experiments.looks.recording import Equation
 from highway_lab.nets import without
-from highway_networks import (
-    ACTIVATIONS,
-    BLOCKS,
-    Adam,
-    DeepNet,
-    as_inputs,
-    clip_global_norm,
-    softmax_cross_entropy,
-)
+from highway_networks import ACTIVATIONS, BLOCKS, Adam, DeepNet, as_inputs, clip_global_norm, softmax_cross_entropy
 
 pytestmark = pytest.mark.browser
 PAGE = "viz/gate_explorer.html"

@@ -87,27 +87,13 @@ def test_the_core_copied_alone_trains_saves_and_loads_with_numpy_alone(tmp_path,
     core = tmp_path / "alone" / "highway_networks.py"
     core.parent.mkdir()
     core.write_bytes((ROOT / "highway_networks.py").read_bytes())
-    blocked = [
-        "highway_lab",
-        "scipy",
-        "sklearn",
-        "matplotlib",
-        "msgspec",
-        "threadpoolctl",
-        "joblib",
-        "tqdm",
-        "pooch",
-        "imageio",
-        "PIL",
-    ]
+    blocked = ["highway_lab", "scipy", "sklearn", "matplotlib", "msgspec", "threadpoolctl", "joblib", "pooch", "PIL"]
     folder = next(path.parent for path in Path(small_mnist).rglob("train-images*"))
     words = [sys.executable, "-c", ALONE.replace("{blocked}", repr(blocked)), str(folder)]
-    done = subprocess.run(words, cwd=core.parent, capture_output=True, encoding="utf-8", timeout=120, env={"PATH": ""})
+    how = {"cwd": core.parent, "capture_output": True, "encoding": "utf-8", "timeout": 120, "env": {"PATH": ""}}
+    done = subprocess.run(words, **how)
     assert (done.stdout, done.stderr) == ("2 3\n", "")
-    program = [sys.executable, "-S", "highway_networks.py"]  # -S: without what is installed
-    done = subprocess.run(
-        program, cwd=core.parent, capture_output=True, encoding="utf-8", timeout=120, env={"PATH": ""}
-    )
+    done = subprocess.run([sys.executable, "-S", "highway_networks.py"], **how)  # -S: without what is installed
     assert done.stderr.startswith("highway_networks.py: expected highway_lab and what it needs, found: No module named")
     assert done.stderr.count("\n") == 1
 

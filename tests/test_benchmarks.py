@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -107,13 +106,6 @@ def test_check_rejects_a_contender_that_is_slightly_wrong(case, fault, message):
     wrong.fault = fault if isinstance(fault, str) else "nothing"
     with pytest.raises(RuntimeError, match=rf"a peer.*{message}"):
         check(wrong, Ours(*case.problem()), "a peer", Case.tolerances)
-
-
-def test_contenders_that_are_compiled_are_missing_without_a_compiler(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace())
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    assert "no C++ compiler" in why_missing("torch-compiled")
-    assert why_missing("torch-fused") is why_missing("ours") is None
 
 
 # ----------------------------------------------------------------------------------------- the workers

@@ -1,6 +1,5 @@
 """CIFAR: records, plain or compressed, the first test images in place of all, archives."""
 
-import gzip
 import hashlib
 import io
 import lzma
@@ -139,16 +138,6 @@ def test_a_bad_file_is_refused_and_left_alone(folder, name, change, found):
     refuse(folder.parent, folder / name, found)
 
 
-NOWHERE = pytest.param(lambda path: path.symlink_to("nowhere"), marks=pytest.mark.symlinks, id="link")
-
-
-@pytest.mark.parametrize("make", [pytest.param(Path.mkdir, id="folder"), NOWHERE])
-def test_an_entry_that_is_no_file_is_refused_and_left_alone(folder, make):
-    (folder / TEST).unlink()
-    make(folder / f"{TEST}.xz")
-    refuse(folder.parent, folder / f"{TEST}.xz")
-
-
 @pytest.fixture
 def first(folder, payloads) -> Path:
     """The folder with the first test images instead of all."""
@@ -229,16 +218,6 @@ def test_an_archive_is_downloaded_into_an_empty_directory(tmp_path, data_dir, ar
     shutil.rmtree(data_dir)
     assert load(data_dir).train_x.shape == (5 * N_TRAIN, 3, 32, 32)
     assert files_below(data_dir) == {ARCHIVE: archive} | {f"{FOLDER}/{name}": payloads[name] for name in payloads}
-
-
-def test_an_archive_may_be_unpacked_to_tar(data_dir, archive, payloads):
-    place = data_dir / ARCHIVE.removesuffix(".gz")
-    place.write_bytes(b"no archive")
-    (data_dir / FOLDER).rmdir()
-    refuse(data_dir, place, f"an archive of {FOLDER}/")
-    assert not (data_dir / FOLDER).exists()
-    place.write_bytes(gzip.decompress(archive))
-    assert load(data_dir).train_x.shape == (5 * N_TRAIN, 3, 32, 32)
 
 
 def test_the_real_cifar_10_has_its_known_labels_and_means():

@@ -117,11 +117,6 @@ def test_a_home_that_is_not_there_is_refused_in_one_line(monkeypatch):
         load_dataset("auto")
 
 
-def relink(path: Path) -> None:
-    path.unlink()
-    path.symlink_to("nowhere")
-
-
 SPOIL = {
     "ended before": lambda path: path.write_bytes(gz(PAYLOAD)[:-6]),
     "sha256": lambda path: path.write_bytes(gz(PAYLOAD)),
@@ -129,9 +124,7 @@ SPOIL = {
 }
 
 
-@pytest.mark.parametrize(
-    ("found", "spoil"), [*SPOIL.items(), pytest.param("No such file", relink, marks=pytest.mark.symlinks)]
-)
+@pytest.mark.parametrize(("found", "spoil"), SPOIL.items())
 def test_a_spoilt_file_is_refused_and_left_alone(small_mnist, found, spoil):
     path = small_mnist / "hinton-mnist" / TEST_LABELS
     spoil(path)

@@ -134,12 +134,9 @@ def test_a_spoilt_file_is_refused_and_left_alone(small_mnist, found, spoil):
     assert (files_below(small_mnist), path.lstat().st_mode) == (before, kind)
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz"])
-def test_a_small_file_that_expands_to_a_large_one_is_refused_and_does_not_fill_the_memory(
-    small_mnist, monkeypatch, suffix
-):
-    path = repack(small_mnist / "hinton-mnist" / TEST_LABELS, suffix)
-    path.write_bytes(COMPRESS[suffix](PAYLOAD + bytes(30_000_000)))
+def test_a_small_file_that_expands_to_a_large_one_is_refused_and_does_not_fill_the_memory(small_mnist, monkeypatch):
+    path = repack(small_mnist / "hinton-mnist" / TEST_LABELS, ".xz")
+    path.write_bytes(lzma.compress(PAYLOAD + bytes(30_000_000)))
     monkeypatch.setattr("highway_lab.files.MAX_BYTES", 1_000_000)
     for read, of in ((hn.read_idx, path), (load_dataset, "mnist")):
         tracemalloc.start()
@@ -218,9 +215,6 @@ def test_kerass_file_is_mnist_by_the_same_checksums_and_never_unpickled(small_mn
         np.savez(path, **stored | {name: array})
         with refused_with(path):
             load_dataset("mnist", path)
-    np.savez(path, x_train=stored["x_train"])
-    with refused_with(path, "y_train"):
-        load_dataset("mnist", path.parent)
     path.write_bytes(b"no archive")
     with refused_with(path, "x_train, y_train, x_test, y_test"):
         load_dataset("mnist", path.parent)

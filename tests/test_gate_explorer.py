@@ -226,9 +226,7 @@ def test_a_block_that_the_page_cannot_compute_is_refused(digits, monkeypatch, st
         ("pass", "({H} − {x})·{T} + {x}"),
         ("np.maximum(H, 0, out=H); H[H > 6] = 6; H[H < 1] *= 0.1; H *= 1 / (1 + np.exp(-H))", "({H} − {x})·{T} + {x}"),
         ("np.clip(T, -5, 5, out=T); T[...] = np.where(T < 0, 2 * T, T); z[1:] -= 3", "({H} − {x})·{T} + {x}"),
-        ("t = np.empty_like(H); np.sin(H.copy(), out=t); H += t", "({H} − {x})·{T} + {x}"),
         ("x = x - 0.5 * (x - 1) / x**2", "({H} − ({x} − 0.5·({x} − 1)/{x}^2))·{T} + {x} − 0.5·({x} − 1)/{x}^2"),
-        ("x = np.sqrt(1 + (x * 2)**2)**3", "({H} − √(1 + ({x}·2)^2)^3)·{T} + √(1 + ({x}·2)^2)^3"),
         ("for _ in range(40): x = np.sin(x) * x", "({H} − sin(…)·…)·{T} + sin(…)·…"),  # a long one is cut
     ],
 )
@@ -237,7 +235,7 @@ def test_the_formula_of_a_block_is_read_off_its_function(step, formula):
     assert equation.formula() == formula
 
 
-def test_images_that_nobody_can_draw_and_T_whose_sum_is_no_depth_are_refused(digits, monkeypatch):
+def test_images_that_nobody_can_draw_are_refused(digits):
     for shape in ((3, 8, 8), (1, 8, 4)):
         data = digits._replace(train_x=np.zeros((20, *shape), np.uint8), test_x=np.zeros((20, *shape), np.uint8))
         with refused_with("--dataset: expected square grey images", " x ".join(map(str, shape))):
@@ -245,14 +243,6 @@ def test_images_that_nobody_can_draw_and_T_whose_sum_is_no_depth_are_refused(dig
     data = digits._replace(test_x=digits.test_x[:10], test_y=np.arange(10))
     with refused_with("--dataset: expected two test images or more of each class", "found 1"):
         gate_explorer.look(net_for(data), data, 1)
-
-    def forward(x, z, y, activation):
-        highway_forward(x, z, y, activation)
-        z[1] -= 9
-
-    monkeypatch.setitem(BLOCKS, "mine", Block("HT", forward, highway_backward))
-    with refused_with("block mine: expected T from 0 to 1", "found a mean of -8.", "; use gate_maps"):
-        gate_explorer.look(net_for(digits, block="mine"), digits, 1)
 
 
 def luminance(color: str) -> float:

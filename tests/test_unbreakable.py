@@ -103,12 +103,6 @@ def test_a_log_that_cannot_be_drawn_is_refused(workdir, refused, main, change):
     assert [*files_below(workdir)] == ["log.json"]
 
 
-@pytest.mark.parametrize("name", ["very_deep", "gate_maps"])
-def test_experiments_notice_before_training_that_runs_is_no_folder(workdir, refused, no_training, name):
-    Path("runs").write_text("", "utf-8")
-    assert f"runs/{name}-smoke.json" in refused(common.load(name).main, ["run", "--smoke"])
-
-
 def test_runs_that_may_not_be_added_to_are_noticed_before_training(
     public_folder, as_ordinary_user, monkeypatch, refused, no_training, digits
 ):

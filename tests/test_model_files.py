@@ -112,14 +112,6 @@ def test_a_net_of_another_format_is_refused(saved):
         refuse(saved, found)
 
 
-def test_a_negative_variance_is_refused(tmp_path):
-    """Its root would make every logit NaN."""
-    net, path = everything(), tmp_path / "net.npz"
-    net.tensors()["2.variance"][-1] = -1e-3
-    net.save(path)
-    refuse_net(type(net), path, "2.variance", "below 0")
-
-
 @pytest.mark.parametrize(("make", "other"), [(dense, everything), (everything, dense)])
 def test_a_net_of_the_other_kind_is_refused(tmp_path, make, other):
     make().save(tmp_path / "net.npz")

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -22,7 +21,6 @@ import visualize_highway_networks as viz
 from experiments import common
 from experiments.looks import gate_maps
 from highway_lab import commands, datasets, logs, programs
-from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.console import name_files
 from highway_networks import fitted
 
@@ -126,13 +124,6 @@ def test_a_full_disk_ends_the_job_with_a_line_and_it_goes_on_later(workdir, caps
     assert "--fresh" not in error, "what is safe would be forgotten"
     assert programs.main([*SHORT, "--out", "log.json"]) == 0
     assert not Path("log.digits.jsonl").exists()
-
-
-def test_ctrl_c_while_flags_are_parsed_is_told_in_a_line(capsys):
-    parser = OneLineParser(prog="python slow.py")
-    parser.add_argument("--slow", type=lambda text: signal.raise_signal(signal.SIGINT))
-    assert run_cli(parser, lambda given: 0, ["--slow", "1"]) == 130
-    assert capsys.readouterr().err == "\npython slow.py: interrupted\n"
 
 
 def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, digits):

@@ -115,9 +115,7 @@ def assert_trained_anew(digits, path: Path, capsys) -> None:
     training = Training(SHORT, digits)
     assert not checkpoints.restore(path, training)
     assert_same_bits(training, Training(SHORT, digits))
-    assert re.fullmatch(
-        rf"{re.escape(str(path))}: damaged, found: .*; its run is trained anew\n", capsys.readouterr().err
-    )
+    assert re.fullmatch(r".*: damaged, found: .*; its run is trained anew\n", capsys.readouterr().err)
 
 
 FALSE_STATES = {

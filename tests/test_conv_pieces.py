@@ -299,14 +299,10 @@ def test_the_output_is_a_dense_layer_of_all_pixels_and_has_its_gradients(size):
     images, rng = random_images(2, size), np.random.default_rng(1)
     B = images.shape[-1]
     W, dlogits = rng.standard_normal((3, images[..., 0].size + 1)), rng.standard_normal((B, 3))
-    layer, moved = (
-        OutputLayer(W.astype(dtype), np.full(W.shape, np.nan), maps_of(images, dtype)) for dtype in (float, complex)
-    )
+    layer, moved = (OutputLayer(W.astype(of), np.full(W.shape, np.nan), maps_of(images, of)) for of in (float, complex))
     rows = images.reshape(-1, B).T
     np.testing.assert_allclose(layer.forward(), rows @ W[:, :-1].T + W[:, -1], rtol=1e-12, atol=1e-14)
     layer.backward(dlogits)
-    expected = {
-        name: complex_step(lambda: (dlogits * moved.forward()).sum(), tensor)
-        for name, tensor in (("W", moved.W), ("x", moved.x.images))
-    }
+    tensors = {"W": moved.W, "x": moved.x.images}
+    expected = {name: complex_step(lambda: (dlogits * moved.forward()).sum(), of) for name, of in tensors.items()}
     check_gradients({"W": layer.dW, "x": layer.x.gradient}, expected, 1e-10)

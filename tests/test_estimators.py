@@ -65,10 +65,8 @@ def test_scikit_learns_own_checks(estimator, check):
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_every_block_learns_classes(block):
-    net = make_pipeline(
-        StandardScaler(), HighwayClassifier(depth=3, hidden=20, block=block, weight_decay=0.003, random_state=0)
-    )
-    assert net.fit(X[::2], Y[::2]).score(X[1::2], Y[1::2]) > 0.85  # chance: 1/3
+    net = HighwayClassifier(depth=3, hidden=20, block=block, weight_decay=0.003, random_state=0)
+    assert make_pipeline(StandardScaler(), net).fit(X[::2], Y[::2]).score(X[1::2], Y[1::2]) > 0.85  # chance: 1/3
 
 
 @pytest.mark.parametrize(("optimizer", "rate"), [("adam", 5e-3), ("momentum", 5e-2)])
@@ -726,9 +724,7 @@ def test_what_does_not_go_together_is_refused():
     with pytest.raises(ValueError, match=r"net: expected .* 8 relu units .* found .* 6 relu units "):
         fitted.set_params(hidden=8).fit(X, Y)
     for layers in (0, [1, 5], 1.7, True, "1", None):
-        with pytest.raises(
-            ValueError, match=r"^layers: expected whole numbers from 1 to 4, found .*; choose among these$"
-        ):
+        with pytest.raises(ValueError, match=r"^layers: expected whole numbers from 1 to 4, found .*; choose among "):
             fitted.lesion(layers)
     for look in (small().transform_gates, small().gate_means, small().effective_depth, small().lesion):
         with pytest.raises(NotFittedError):

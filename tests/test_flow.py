@@ -20,9 +20,8 @@ def test_a_jacobian_equals_its_complex_step_derivative(block, l):
     twin.params.flat[...] = net.params.flat
     _, cache = net.forward(small_batch()[0])
     x = cache.x[l, :, :1].astype(np.complex128)
-    expected = np.array(
-        [complex_step(lambda i=i: next(twin.iterate_blocks(x, l))[1][i, 0], x[:, 0]) for i in range(net.hidden)]
-    )
+    rows = range(net.hidden)
+    expected = np.array([complex_step(lambda i=i: next(twin.iterate_blocks(x, l))[1][i, 0], x[:, 0]) for i in rows])
     found = jacobian(net, cache.x[l, :, 0], l)
     assert np.abs(expected).max() > 0.1
     assert relative_error(found, expected) < 1e-12

@@ -55,9 +55,8 @@ def run_and_plot(model: str = "mine.npz") -> dict:
 
 
 def page_of(model: str) -> Path:
-    return Path(
-        "viz", log_of_net("gate_explorer-digits", model).stem.removeprefix("gate_explorer-"), "gate_explorer.html"
-    )
+    name = log_of_net("gate_explorer-digits", model).stem.removeprefix("gate_explorer-")
+    return Path("viz", name, "gate_explorer.html")
 
 
 def held_by(page: Path) -> dict:

@@ -616,7 +616,7 @@ def test_every_control_and_picture_has_a_name_and_images_to_pick_are_one_stop_of
     assert [role for role, name in named if role in roles and not name] == []
     assert all(name[0].isalpha() for role, name in named if role == "region")  # no number of a part without its digit
     stops = (
-        "return [...document.querySelectorAll('.samples')].map(of => of.querySelectorAll('[tabindex=\"0\"]').length)"
+        """return [...document.querySelectorAll(".samples")].map(of => of.querySelectorAll("[tabindex='0']").length)"""
     )
     opened.find("css selector", "#draw .samples button").send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.SPACE)
     assert opened.text("[data-is=best]") == "2"

@@ -500,9 +500,8 @@ def test_out_chooses_the_picture_that_it_is_named_like(workdir, refused, capsys)
     assert slashes(capsys.readouterr().out) == "drew a/T_gate_bars.svg\n"
     before = files_below(workdir)
     assert "or a name like learning_curves.png" in refused(pictures.main, ["log.json", "--out", "bars.png"])
-    assert "found T_gate_bars.png; name one log" in refused(
-        pictures.main, ["log.json", "log.json", "--out", "T_gate_bars.png"]
-    )
+    two = ["log.json", "log.json", "--out", "T_gate_bars.png"]
+    assert "found T_gate_bars.png; name one log" in refused(pictures.main, two)
     assert files_below(workdir) == before
 
 

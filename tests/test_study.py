@@ -42,9 +42,8 @@ LONG = replace(STUDY, stages=(replace(STAGES[0], epochs=4), *STAGES[1:]))  # fir
 def made(task):
     """A run whose numbers follow from its configuration, with noise: best far from the middle of the grids."""
     of = task.config
-    noise = [
-        zlib.crc32(f"{of.lr} {of.init_gain} {of.gate_bias} {of.epochs} {of.seed} {name}".encode()) for name in "ab"
-    ]
+    numbers = f"{of.lr} {of.init_gain} {of.gate_bias} {of.epochs} {of.seed}"
+    noise = [zlib.crc32(f"{numbers} {name}".encode()) for name in "ab"]
     distance = (math.log10(of.lr) + 1.6) ** 2 + (math.log10(of.init_gain) - 0.4) ** 2 + (of.gate_bias + 3) ** 2 / 50
     loss, score = ((distance + of / 2**33) / 10 for of in noise)
     return StudyRun(SOME_ENVIRONMENT, task, 1, False, {}, Measured(0.0, loss, score, None))

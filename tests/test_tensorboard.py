@@ -16,7 +16,7 @@ from highway_lab.console import name_files
 from visualize_highway_networks import read_log
 
 SHORT = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "3", "--depth", "2")
-HPARAMS = ("experiment", "session_start_info", "session_end_info")
+HPARAMS = {f"_hparams_/{name}" for name in ("experiment", "session_start_info", "session_end_info")}
 
 
 def events(folder: Path) -> Iterator:
@@ -56,9 +56,7 @@ def check_events(folder: Path, run: logs.RunRecord) -> None:
         expected |= {(f"T/block_{l}", epoch): T for l, T in enumerate(means, start=1)}
     found = {(tag, step): value.simple_value for tag, step, value in shown if value.HasField("simple_value")}
     assert found == {key: np.float32(value) for key, value in expected.items()}
-    assert {tag for tag, _, value in shown if not value.WhichOneof("value")} == {
-        f"_hparams_/{name}" for name in HPARAMS
-    }
+    assert {tag for tag, _, value in shown if not value.WhichOneof("value")} == HPARAMS
 
 
 def hyperparameters(folder: Path) -> dict[str, object]:

@@ -177,9 +177,8 @@ def test_with_validation_samples_the_test_set_is_scored_last_only(digits):
 
 def test_validation_samples_are_other_training_samples(digits):
     """Those trained on are the same as without any."""
-    numbered = digits._replace(
-        train_x=np.arange(len(digits.train_x), dtype=float)[:, None], test_x=np.zeros((len(digits.test_x), 1))
-    )
+    numbers = np.arange(len(digits.train_x), dtype=float)[:, None]
+    numbered = digits._replace(train_x=numbers, test_x=np.zeros((len(digits.test_x), 1)))
     without, training = (Training(dataclasses.replace(SMALL, n_validation=n), numbered) for n in (0, 40))
     np.testing.assert_array_equal(training.data.train_x, without.data.train_x)
     assert len(set(training.data.train_x[:, 0]) | set(training.validation[0][:, 0])) == SMALL.n_train + 40
@@ -228,9 +227,8 @@ def regression(targets: int = 2) -> Dataset:
     return Dataset(x[:400], y[:400], x[400:], y[400:], targets)
 
 
-REGRESSION = Config(
-    loss="squared-error", depth=3, hidden=20, epochs=40, lr=1e-2, batch_size=32, n_train=400, n_test=100
-)
+SIZES = {"n_train": 400, "n_test": 100, "batch_size": 32}
+REGRESSION = Config(loss="squared-error", depth=3, hidden=20, epochs=40, lr=1e-2, **SIZES)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

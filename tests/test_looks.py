@@ -7,7 +7,7 @@ from pathlib import Path
 import made_up
 import numpy as np
 import pytest
-from helpers import ROOT, digits_net, files_below, log_of_net, refused_with, swapped, swapped_block
+from helpers import digits_net, files_below, log_of_net, refused_with, swapped, swapped_block
 from picture_helpers import committed_log
 from PIL import Image
 
@@ -19,7 +19,6 @@ from experiments.looks import cifar_net, class_routing, gate_maps, lesions, meas
 from experiments.looks.measurement import walk
 from experiments.looks.section_4 import Section4Log
 from highway_lab.datasets import load_folder, name_of
-from highway_lab.figures import new_figure
 from highway_lab.training import Training, train_resumably
 from highway_networks import BLOCKS, LOSSES, Config, DeepNet, as_inputs, evaluate
 
@@ -336,17 +335,6 @@ def test_a_users_net_and_images_have_a_log_and_pictures(name, workdir, digits, r
         assert one == two
     assert "plot: expected at most 2 logs, found 3" in refused(experiment.main, ["plot", log, log, log])
     assert "--model: expected a net that was trained on the folder's images" in refused(experiment.main, words)
-
-
-@pytest.mark.parametrize(("named", "place"), [([], "viz"), (["runs/lesions.json"], "viz/lesions")])
-@pytest.mark.symlinks
-def test_only_all_committed_logs_draw_over_the_picture_of_all(workdir, monkeypatch, named, place):
-    drawn = {"a.png": lambda *logs: new_figure(f"{len(logs)} logs", 2)[0]}
-    monkeypatch.setattr(lesions, "FIGURES", drawn)
-    for name in ("runs", "models"):
-        Path(name).symlink_to(ROOT / name)
-    assert load("lesions").main(["plot", *named]) == 0
-    assert [path.as_posix() for path in Path("viz").rglob("*.png")] == [f"{place}/a.png"]
 
 
 # ------------------------------------------------------------------- section 4 on nets of several settings

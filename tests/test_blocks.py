@@ -35,10 +35,6 @@ def backward(net, logits, cache, y):
     return net.backward(softmax_cross_entropy(logits, y)[1], cache)
 
 
-def small_conv():
-    return small_conv_net(), small_images()[0]
-
-
 def gradients(net, x, y, workspace=None):
     """Return a copy of the flat gradient of a batch's loss."""
     return backward(net, *net.forward(x, workspace), y).flat.copy()
@@ -304,6 +300,8 @@ def test_a_net_is_iterated_block_by_block_from_any_block_on(block):
     assert cache.x.shape == (5, net.hidden, 7)
     assert {getattr(cache, branch).shape for branch in net.block.branches} == {(4, 4, 7)}
     np.testing.assert_allclose(net.embed(x), cache.x[0], rtol=1e-12)
+    if "T" in net.block.branches:
+        np.testing.assert_allclose(net.gate_means(x), cache.T.mean(axis=(1, 2)), rtol=1e-3)
     for start in range(5):
         x_l = cache.x[start].copy()
         blocks = [(z.copy(), y.copy()) for z, y in net.iterate_blocks(x_l, start)]
@@ -335,19 +333,12 @@ def test_every_array_has_the_nets_precision(make, batch, dtype):
     assert {array.dtype for array in arrays} == {np.dtype(dtype)}
 
 
-def test_gate_means_are_the_mean_of_T_per_block():
-    net, x = small_net("highway", "tanh", 3), small_batch()[0]
-    _, cache = net.forward(x)
-    np.testing.assert_allclose(net.gate_means(x), cache.T.mean(axis=(1, 2)), rtol=1e-3)
-
-
-@pytest.mark.parametrize("make", [lambda: (small_net("highway", "tanh", 3), small_batch()[0]), small_conv])
-def test_T_is_found_by_its_name_whatever_the_order_of_the_branches(monkeypatch, make):
+def test_T_is_found_by_its_name_whatever_the_order_of_the_branches(monkeypatch):
     monkeypatch.setitem(BLOCKS, "swapped", swapped_block())
-    net, x = make()
-    other = swapped(net)
-    np.testing.assert_allclose(other.predict(x), net.predict(x), rtol=1e-12)
-    np.testing.assert_allclose(other.gate_means(x), net.gate_means(x), rtol=1e-12)
+    for net, (x, _) in ((small_net("highway", "tanh", 3), small_batch()), (small_conv_net(), small_images())):
+        other = swapped(net)
+        np.testing.assert_allclose(other.predict(x), net.predict(x), rtol=1e-12)
+        np.testing.assert_allclose(other.gate_means(x), net.gate_means(x), rtol=1e-12)
 
 
 def test_a_branch_may_not_take_the_place_of_another_array_of_the_cache(monkeypatch):

@@ -242,12 +242,6 @@ def test_features_become_rows_and_keep_their_values(dtype):
     np.testing.assert_array_equal(as_inputs(x, np.float32), x.reshape(5, 6).astype(np.float32))
 
 
-def numbered(n_train: int, n_test: int) -> hn.Dataset:
-    """Images whose pixel is their number, with labels that follow from it."""
-    train, test = np.arange(n_train, dtype=np.uint8), np.arange(n_test, dtype=np.uint8)
-    return hn.Dataset(train[:, None], train % 10, test[:, None], test % 10, outputs=10)
-
-
 @pytest.mark.parametrize("kind", ["deep", "convolutional"])
 def test_a_net_refuses_pixels_that_are_not_preprocessed(kind):
     net = digits_net() if kind == "deep" else small_conv_net(stages=(Blocks(1),), dtype=np.float32)
@@ -257,13 +251,6 @@ def test_a_net_refuses_pixels_that_are_not_preprocessed(kind):
         with refused_with("x: expected", "found uint8", "net.preprocess(x)"):
             use(pixels)
     assert np.isfinite(net.predict(net.preprocess(pixels))).all()
-
-
-def test_a_subset_has_no_repeats_and_keeps_images_with_labels():
-    drawn = hn.Training(hn.Config(depth=0, n_train=50, n_test=30), numbered(200, 100)).data
-    for images, labels, size in ((drawn[0], drawn[1], 50), (drawn[2], drawn[3], 30)):
-        assert len(np.unique(images)) == len(images) == size
-        np.testing.assert_array_equal(labels, images[:, 0] % 10)
 
 
 def test_the_real_mnist_has_its_known_shape_labels_and_mean(real_mnist):

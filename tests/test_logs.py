@@ -87,7 +87,6 @@ def f(x):
     ("old", "new", "same"),
     [
         ("A net.", "Another docstring.", True),
-        ("What it does.", "What it did.", True),
         ("  # imported", "", True),
         ("x + 1", "(x +\n 1)", True),
         (" to be less", " to be more", True),
@@ -100,7 +99,6 @@ def f(x):
         ("Number of y", "A number", True),
         ("ij, jk", "ji, jk", False),
         ("x + 1", "x + 2", False),
-        ("x + 1", "'x'", False),
     ],
 )
 def test_a_fingerprint_of_code_leaves_out_what_does_not_run(tmp_path, old, new, same):
@@ -187,6 +185,7 @@ WRONG = [  # a field, a value that it cannot have, what the message names
     *((("runs", 0, "history", field), [0] * 3, ["$.runs[0]", "found"]) for field in LOG["runs"][0]["history"]),
     (("runs", 0, "gate_means"), [[0.12, 0.12], [0.125]], ["gate_means", "$.runs[0]"]),
     (("runs", 0, "gate_means"), [[0.12, 0.12]], ["2 rows", "found 1", "$.runs[0]"]),
+    (("runs", 0, "gate_means"), [[0.12] * 3] * 2, ["gate_means", "$.runs[0]"]),
     (("runs", 0, "config", "lr"), 0, ["`lr`", "0"]),
 ]
 

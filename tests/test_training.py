@@ -182,7 +182,8 @@ def test_validation_samples_are_other_training_samples(digits):
     without, training = (Training(dataclasses.replace(SMALL, n_validation=n), numbered) for n in (0, 40))
     np.testing.assert_array_equal(training.data.train_x, without.data.train_x)
     assert len(set(training.data.train_x[:, 0]) | set(training.validation[0][:, 0])) == SMALL.n_train + 40
-    np.testing.assert_array_equal(digits.train_y[training.validation[0][:, 0].astype(int)], training.validation[1])
+    for x, y in (training.data[:2], training.validation):
+        np.testing.assert_array_equal(digits.train_y[x[:, 0].astype(int)], y)
 
 
 def test_fewer_training_samples_may_be_scored(digits):

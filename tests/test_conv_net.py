@@ -1,21 +1,11 @@
 """Whole convolutional nets: parameters, refusals, gradients by complex steps, batches, evaluation, files."""
 
-import copy
 import math
-import pickle
 import re
 
 import numpy as np
 import pytest
-from helpers import (
-    CONV_BLOCKS,
-    SMALL_SHAPE,
-    SMALL_STAGES,
-    check_gradients,
-    refused_with,
-    small_conv_net,
-    small_images,
-)
+from helpers import CONV_BLOCKS, SMALL_SHAPE, SMALL_STAGES, check_gradients, refused_with, small_conv_net, small_images
 
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, ConvWorkspace, Dropout, MaxPool
 from highway_lab.nets import without
@@ -100,7 +90,6 @@ def test_the_fan_in_of_a_convolution_is_the_size_of_a_patch(init, scale):
         (Dropout(1.0), "a rate in [0, 1)", "rate=1.0"),
         (Dropout(math.nan), "a rate in [0, 1)", "nan"),
         (["Convolution"], "one of Convolution, Blocks, MaxPool, AveragePool, Dropout", "['Convolution']"),
-        (["Dense", 3], "one of Convolution", "['Dense', 3]"),
         (7, "one of Convolution", "7"),
     ],
     ids=str,
@@ -113,14 +102,12 @@ def test_a_stage_that_cannot_work_is_refused(stage, expected, found):
 @pytest.mark.parametrize(
     ("stages", "words"),
     [
-        ([], ["a convolution or a block"]),
-        ([MaxPool(3, 2), Dropout(0.5)], ["a convolution or a block"]),
-        ([Convolution(2), MaxPool(3, 2), Convolution(4), Convolution(2, 5, 0)], ["fits into the maps", "(4, 4, 3)"]),
+        ([MaxPool(3, 2), Dropout(0.5)], "a convolution or a block"),
+        ([Convolution(2), MaxPool(3, 2), Convolution(4), Convolution(2, 5, 0)], "for maps (4, 4, 3)"),
     ],
-    ids=["nothing", "no convolution", "too small on the way"],
 )
 def test_stages_that_make_no_net_are_refused(stages, words):
-    with refused_with(*words):
+    with refused_with(words):
         small_conv_net(stages=stages)
 
 
@@ -271,6 +258,8 @@ def test_gate_means_are_those_of_each_block_over_images_and_pixels(block):
     np.testing.assert_allclose(net.gate_means(x, rows=2), net.gate_means(x), rtol=1e-12)  # the last image alone
     _, workspace = net.forward(x)
     assert [T.shape for T in workspace.T] == [(2, 7, 4, 3), (2, 7, 4, 3), (3, 3, 2, 3)]
+    with refused_with("x: expected samples, found none"):
+        net.gate_means(x[:0])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -285,57 +274,18 @@ def test_closed_gates_pass_the_maps_unchanged_without_a_warning(dtype, recwarn):
     assert not recwarn.list
 
 
-@pytest.mark.parametrize("bias", [-1e4, 1e4])
-def test_gates_far_open_or_closed_are_no_error_where_a_host_raises_them(bias):
-    """e^−z is then infinite or 0."""
-    net, (x, _) = small_conv_net(stages=[Blocks(1)]), small_images()
-    net.params["1.b_T"][...] = bias
-    with np.errstate(all="raise"):
-        net.predict(x)
-        logits, cache = net.forward(x, training(net))
-        net.backward(logits, cache)
-
-
-@pytest.mark.parametrize("stage", [MaxPool(9, 2), AveragePool(9)])
-def test_a_window_larger_than_the_maps_covers_all_of_them(stage):
-    larger, (x, y) = stage._replace(size=10**9), small_images()
-    found, expected = (gradients(small_conv_net(stages=[Blocks(1), of]), x, y) for of in (larger, stage))
-    assert_equal(found, expected)
-
-
 def test_a_workspace_of_another_net_is_refused():
     net, other = small_conv_net(), small_conv_net()
     with pytest.raises(ValueError, match="expected one of this net"):
         net.forward(small_images()[0], training(other))
 
 
-def test_a_batch_of_no_images_has_no_logits_and_no_gate_means():
-    net, (x, _) = small_conv_net(), small_images()
-    logits, cache = net.forward(x[:0], training(net, 0))
-    assert logits.shape == net.predict(x[:0]).shape == (0, 3)
-    assert net.backward(logits, cache, return_dx=True)[1].shape == x[:0].shape
-    with refused_with("x: expected samples, found none"):
-        net.gate_means(x[:0])
-
-
-def test_parameters_are_copied_as_a_dictionary_of_arrays_of_their_own():
-    params = small_conv_net().params
-    for copied in (copy.deepcopy(params), pickle.loads(pickle.dumps(params))):
-        assert_equal(copied, params)
-        assert not any(np.shares_memory(copied[name], params[name]) for name in params)
-
-
 def test_without_a_block_the_others_keep_weights_and_running_statistics():
     net, (x, _) = small_conv_net(batch_norm=True), small_images()
     net.forward(x, training(net))
-    tensors = without(net, [0]).tensors()
-    assert_equal(
-        {name: tensors[name] for name in ("2.W_T", "2.mean", "4.W_H", "4.variance")},
-        {
-            name: net.tensors()[of]
-            for name, of in (("2.W_T", "3.W_T"), ("2.mean", "3.mean"), ("4.W_H", "5.W_H"), ("4.variance", "5.variance"))
-        },
-    )
+    found, expected = without(net, [0]).tensors(), net.tensors()
+    for name, of in (("2.W_T", "3.W_T"), ("2.mean", "3.mean"), ("4.W_H", "5.W_H"), ("4.variance", "5.variance")):
+        np.testing.assert_array_equal(found[name], expected[of])
 
 
 def test_a_layer_fills_a_gradient_that_is_not_the_one_it_reads():

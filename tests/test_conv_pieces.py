@@ -72,7 +72,7 @@ CONVOLUTIONS = [
     Convolution(2, 5, 1),
 ]
 MAX_POOLS = [MaxPool(3, 2), MaxPool(2, 2), MaxPool(3, 1), MaxPool(3, 3), MaxPool(1, 1), MaxPool(2, 3), MaxPool(17, 16)]
-POOLED_SIZES = [(H, W, 3) for H, W in ((1, 1), (1, 2), (2, 3), (4, 5), (5, 4), (6, 6), (7, 1), (18, 17))]
+POOLED_SIZES = [*((H, W, 3) for H, W in ((1, 1), (1, 2), (2, 3), (4, 5), (5, 4), (6, 6), (7, 1))), (18, 17, 1)]
 
 LAYERS = [
     *((stage, (6, 5, 2), ()) for stage in CONVOLUTIONS),
@@ -206,7 +206,7 @@ def test_a_max_pool_equals_plain_loops_also_among_equal_numbers(stage, size, val
     rng = np.random.default_rng(3)
     images = rng.integers(-values, 0, (2, *size)).astype(float)
     layer = layer_of(stage, images)
-    assert layer.y.images.shape == (2, *(window_count(length, *stage) for length in size[:2]), 3)
+    assert layer.y.images.shape == (2, *(window_count(length, *stage) for length in size[:2]), size[2])
     dy = rng.integers(-9, 9, layer.y.images.shape).astype(float)
     run(layer, dy)
     y, dx = naive_max_pool(images, dy, *stage)
@@ -218,10 +218,10 @@ def test_a_max_pool_equals_plain_loops_also_among_equal_numbers(stage, size, val
 @pytest.mark.parametrize("size", POOLED_SIZES, ids=str)
 def test_an_average_pool_is_the_mean_of_the_pixels_that_a_window_has(pool, size):
     """A window that is cut at the edge has fewer; one as large as the image has all of them."""
-    images, (H, W, _) = random_images(2, size), size
+    images, (H, W, B) = random_images(2, size), size
     layer = layer_of(AveragePool(pool), images)
     layer.forward()
-    assert layer.y.images.shape == (2, math.ceil(H / pool), math.ceil(W / pool), 3)
+    assert layer.y.images.shape == (2, math.ceil(H / pool), math.ceil(W / pool), B)
     for i, j in np.ndindex(layer.y.images.shape[1:3]):
         window = images[:, pool * i : pool * (i + 1), pool * j : pool * (j + 1)]
         np.testing.assert_allclose(layer.y.images[:, i, j], window.mean(axis=(1, 2)), rtol=1e-12, atol=1e-15)
@@ -299,14 +299,10 @@ def test_the_output_is_a_dense_layer_of_all_pixels_and_has_its_gradients(size):
     images, rng = random_images(2, size), np.random.default_rng(1)
     B = images.shape[-1]
     W, dlogits = rng.standard_normal((3, images[..., 0].size + 1)), rng.standard_normal((B, 3))
-    layer, moved = (
-        OutputLayer(W.astype(dtype), np.full(W.shape, np.nan), maps_of(images, dtype)) for dtype in (float, complex)
-    )
+    layer, moved = (OutputLayer(W.astype(of), np.full(W.shape, np.nan), maps_of(images, of)) for of in (float, complex))
     rows = images.reshape(-1, B).T
     np.testing.assert_allclose(layer.forward(), rows @ W[:, :-1].T + W[:, -1], rtol=1e-12, atol=1e-14)
     layer.backward(dlogits)
-    expected = {
-        name: complex_step(lambda: (dlogits * moved.forward()).sum(), tensor)
-        for name, tensor in (("W", moved.W), ("x", moved.x.images))
-    }
+    tensors = {"W": moved.W, "x": moved.x.images}
+    expected = {name: complex_step(lambda: (dlogits * moved.forward()).sum(), of) for name, of in tensors.items()}
     check_gradients({"W": layer.dW, "x": layer.x.gradient}, expected, 1e-10)

@@ -117,11 +117,8 @@ def test_a_trace_computes_what_the_net_computes(block, copies):
     dx_L = next(net.backward_blocks(dlogits, cache)).copy()
     grads = net.backward(dlogits, cache)
     _, blocks, workspace = dm.trace_step(net, cache.x[0], dx_L, copies=copies)
-    for found, expected in (
-        (blocks.params.blocks, net.params.blocks),
-        (workspace.x, cache.x),
-        (workspace.gradients.blocks, grads.blocks),
-    ):
+    traced = blocks.params.blocks, workspace.x, workspace.gradients.blocks
+    for found, expected in zip(traced, (net.params.blocks, cache.x, grads.blocks), strict=True):
         assert all(isinstance(value, Scalar) for value in found.flat)
         np.testing.assert_allclose(found.astype(float), expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
 
@@ -172,9 +169,8 @@ def made_up_log(highway: float = 1.0) -> dm.DataMovementLog:
         cost = round(1000 * (highway if block == "highway" else 1))
         return dm.Movement(setting.width_of(block), 10 * setting.depth, dict.fromkeys(dm.RULES, cost))
 
-    comparisons = [
-        dm.Comparison(None, of, {block: net(block, of) for block in dm.BLOCKS}) for of in dm.plan(smoke=False)
-    ]
+    plan = dm.plan(smoke=False)
+    comparisons = [dm.Comparison(None, of, {block: net(block, of) for block in dm.BLOCKS}) for of in plan]
     return made_up.log(dm.DataMovementLog, bytes=4, comparisons=comparisons)
 
 

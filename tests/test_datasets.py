@@ -117,11 +117,6 @@ def test_a_home_that_is_not_there_is_refused_in_one_line(monkeypatch):
         load_dataset("auto")
 
 
-def relink(path: Path) -> None:
-    path.unlink()
-    path.symlink_to("nowhere")
-
-
 SPOIL = {
     "ended before": lambda path: path.write_bytes(gz(PAYLOAD)[:-6]),
     "sha256": lambda path: path.write_bytes(gz(PAYLOAD)),
@@ -129,9 +124,7 @@ SPOIL = {
 }
 
 
-@pytest.mark.parametrize(
-    ("found", "spoil"), [*SPOIL.items(), pytest.param("No such file", relink, marks=pytest.mark.symlinks)]
-)
+@pytest.mark.parametrize(("found", "spoil"), SPOIL.items())
 def test_a_spoilt_file_is_refused_and_left_alone(small_mnist, found, spoil):
     path = small_mnist / "hinton-mnist" / TEST_LABELS
     spoil(path)
@@ -141,12 +134,9 @@ def test_a_spoilt_file_is_refused_and_left_alone(small_mnist, found, spoil):
     assert (files_below(small_mnist), path.lstat().st_mode) == (before, kind)
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz"])
-def test_a_small_file_that_expands_to_a_large_one_is_refused_and_does_not_fill_the_memory(
-    small_mnist, monkeypatch, suffix
-):
-    path = repack(small_mnist / "hinton-mnist" / TEST_LABELS, suffix)
-    path.write_bytes(COMPRESS[suffix](PAYLOAD + bytes(30_000_000)))
+def test_a_small_file_that_expands_to_a_large_one_is_refused_and_does_not_fill_the_memory(small_mnist, monkeypatch):
+    path = repack(small_mnist / "hinton-mnist" / TEST_LABELS, ".xz")
+    path.write_bytes(lzma.compress(PAYLOAD + bytes(30_000_000)))
     monkeypatch.setattr("highway_lab.files.MAX_BYTES", 1_000_000)
     for read, of in ((hn.read_idx, path), (load_dataset, "mnist")):
         tracemalloc.start()
@@ -169,9 +159,7 @@ def repack(path: Path, suffix: str) -> Path:
     ("place", "suffix"),
     [*(("hinton-mnist", of) for of in COMPRESS), (".", ".gz"), (".", ""), ("MNIST/raw", ""), ("raw", "")],
 )
-def test_mnist_may_be_packed_anew_and_lie_in_its_own_folder_or_in_torchvisions_root(
-    small_mnist, tmp_path, place, suffix
-):
+def test_mnist_may_be_packed_anew_and_lie_in_its_own_folder_or_in_torchvisions(small_mnist, tmp_path, place, suffix):
     data, root = load_dataset("mnist", small_mnist), tmp_path / "root"
     (root / place).parent.mkdir(parents=True, exist_ok=True)
     (small_mnist / "hinton-mnist").rename(root / place)
@@ -216,18 +204,11 @@ def test_kerass_file_is_mnist_by_the_same_checksums_and_never_unpickled(small_mn
         for name in ("mnist", "auto"):
             for found, expected in zip(load_dataset(name, place)[:4], data[:4], strict=True):
                 np.testing.assert_array_equal(found, expected)
-    spoilt = {
-        "x_train": stored["x_train"] ^ np.uint8(1),
-        "y_train": stored["y_train"].astype(int),
-        "x_test": np.array([{}], object),
-    }
+    spoilt = {"x_train": stored["x_train"] ^ np.uint8(1), "x_test": np.array([{}], object)}
     for name, array in spoilt.items():
         np.savez(path, **stored | {name: array})
         with refused_with(path):
             load_dataset("mnist", path)
-    np.savez(path, x_train=stored["x_train"])
-    with refused_with(path, "y_train"):
-        load_dataset("mnist", path.parent)
     path.write_bytes(b"no archive")
     with refused_with(path, "x_train, y_train, x_test, y_test"):
         load_dataset("mnist", path.parent)
@@ -261,12 +242,6 @@ def test_features_become_rows_and_keep_their_values(dtype):
     np.testing.assert_array_equal(as_inputs(x, np.float32), x.reshape(5, 6).astype(np.float32))
 
 
-def numbered(n_train: int, n_test: int) -> hn.Dataset:
-    """Images whose pixel is their number, with labels that follow from it."""
-    train, test = np.arange(n_train, dtype=np.uint8), np.arange(n_test, dtype=np.uint8)
-    return hn.Dataset(train[:, None], train % 10, test[:, None], test % 10, outputs=10)
-
-
 @pytest.mark.parametrize("kind", ["deep", "convolutional"])
 def test_a_net_refuses_pixels_that_are_not_preprocessed(kind):
     net = digits_net() if kind == "deep" else small_conv_net(stages=(Blocks(1),), dtype=np.float32)
@@ -276,13 +251,6 @@ def test_a_net_refuses_pixels_that_are_not_preprocessed(kind):
         with refused_with("x: expected", "found uint8", "net.preprocess(x)"):
             use(pixels)
     assert np.isfinite(net.predict(net.preprocess(pixels))).all()
-
-
-def test_a_subset_has_no_repeats_and_keeps_images_with_labels():
-    drawn = hn.Training(hn.Config(depth=0, n_train=50, n_test=30), numbered(200, 100)).data
-    for images, labels, size in ((drawn[0], drawn[1], 50), (drawn[2], drawn[3], 30)):
-        assert len(np.unique(images)) == len(images) == size
-        np.testing.assert_array_equal(labels, images[:, 0] % 10)
 
 
 def test_the_real_mnist_has_its_known_shape_labels_and_mean(real_mnist):

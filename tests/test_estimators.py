@@ -2,14 +2,12 @@
 
 import copy
 import datetime
-import importlib.util
 import json
 import math
 import pickle
 import re
 import threading
 import warnings
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -37,10 +35,8 @@ from highway_networks import (
     INITS,
     LOSSES,
     OPTIMIZERS,
-    POSITIVE,
     Block,
     Momentum,
-    hyperparameter,
     softmax_cross_entropy,
 )
 
@@ -69,10 +65,8 @@ def test_scikit_learns_own_checks(estimator, check):
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_every_block_learns_classes(block):
-    net = make_pipeline(
-        StandardScaler(), HighwayClassifier(depth=3, hidden=20, block=block, weight_decay=0.003, random_state=0)
-    )
-    assert net.fit(X[::2], Y[::2]).score(X[1::2], Y[1::2]) > 0.85  # chance: 1/3
+    net = HighwayClassifier(depth=3, hidden=20, block=block, weight_decay=0.003, random_state=0)
+    assert make_pipeline(StandardScaler(), net).fit(X[::2], Y[::2]).score(X[1::2], Y[1::2]) > 0.85  # chance: 1/3
 
 
 @pytest.mark.parametrize(("optimizer", "rate"), [("adam", 5e-3), ("momentum", 5e-2)])
@@ -91,6 +85,9 @@ def test_computes_in_the_precision_of_its_inputs(dtype):
     np.testing.assert_allclose(net.predict_proba(X), net.predict_proba(X.astype(dtype)), atol=1e-6)
     numbers = HighwayRegressor(**SMALL).fit(NUMBERS_X.astype(dtype), NUMBERS_Y)
     assert numbers.predict(NUMBERS_X.astype(dtype)).dtype == dtype
+    other = np.float64 if dtype == np.float32 else np.float32
+    again = net.set_params(warm_start=True).fit(X.astype(other), Y)
+    assert again.net_.dtype == again.predict_proba(X.astype(other)).dtype == dtype, "as it began"
 
 
 @pytest.mark.parametrize(
@@ -104,10 +101,11 @@ def test_only_the_ratios_of_weights_matter(dtype, factor):
     assert same_nets(clone(net).fit(X, Y, sample_weight=2.0), net.fit(X, Y))
 
 
-def test_samples_of_no_weight_are_none():
-    weights = np.where(np.arange(150) % 3, 1.0, 0.0)
-    net = small(early_stopping=True).fit(X, Y, sample_weight=weights)
-    assert same_nets(net, small(early_stopping=True).fit(X[weights > 0], Y[weights > 0]))
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_samples_of_no_weight_are_none(class_weight):
+    weights = np.where(np.arange(150) % 3 >= Y, 1.0, 0.0)  # of the last class, a third
+    net = small(early_stopping=True, class_weight=class_weight).fit(X, Y, sample_weight=weights)
+    assert same_nets(net, clone(net).fit(X[weights > 0], Y[weights > 0]))
     assert (net.n_train_, net.n_validation_) == (90, 10)
     many = np.tile(X, (8, 1)), np.tile(Y, 8)  # of which each net sees ten: too few to validate on
     BaggingClassifier(small(), max_samples=10, n_estimators=3, random_state=0).fit(*many)
@@ -147,12 +145,6 @@ def test_balanced_classes_count_alike():
     assert scores[1] > scores[0] + 0.1
     with pytest.raises(ValueError, match="class_weight: expected a dict for partial_fit"):
         balanced.partial_fit(rare, y)
-
-
-def test_balanced_classes_do_not_count_samples_of_no_weight():
-    kept = np.arange(150) % 3 >= Y  # of the last class, a third
-    weighed = small(class_weight="balanced").fit(X, Y, sample_weight=kept)
-    assert same_nets(weighed, small(class_weight="balanced").fit(X[kept], Y[kept]))
 
 
 def test_several_labels_a_sample_are_learnt():
@@ -237,15 +229,12 @@ def test_a_loss_of_other_targets_is_refused():
             HighwayRegressor(**SMALL, loss=loss).fit(NUMBERS_X, NUMBERS_Y)
 
 
-def test_training_ends_without_gain_or_warns_that_it_was_cut_short(recwarn):
+def test_training_ends_without_gain(recwarn):
     assert epochs_without_gain([1.0, 2.0, 1.0, 1.9, 2.05], 0.1) == 3  # since the last gain over the best
     done = small(max_iter=50, tol=10.0, n_iter_no_change=3).fit(X, Y)
     assert done.n_iter_ == len(done.loss_curve_) == 1 + 4  # the first is always a gain
     assert not recwarn
     assert done.best_validation_score_ is None
-    with pytest.warns(ConvergenceWarning, match="max_iter=5 epochs were not enough") as warned:
-        small().fit(X, Y)
-    assert warned[0].filename == __file__
 
 
 @pytest.mark.parametrize(
@@ -263,8 +252,8 @@ def test_a_warning_says_what_would_help_and_comes_only_if_more_epochs_would(kind
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         kind(**SMALL | parameters).fit(x, y)
-    said = f"max_iter=5 epochs were not enough to converge; {remedy}"
-    assert [str(warning.message) for warning in found] == [said] * bool(remedy)
+    said = (f"max_iter=5 epochs were not enough to converge; {remedy}", __file__)
+    assert [(str(warning.message), warning.filename) for warning in found] == [said] * bool(remedy)
 
 
 def test_the_net_of_the_best_epoch_stays(monkeypatch):
@@ -390,12 +379,6 @@ def test_another_rate_or_update_rule_counts_when_training_continues():
     np.testing.assert_allclose(still.net_.params.flat, net.net_.params.flat, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("first", "then"), [(np.float32, np.float64), (np.float64, np.float32)])
-def test_training_continues_in_the_precision_of_the_first_samples(first, then):
-    net = small(warm_start=True).fit(X.astype(first), Y).fit(X.astype(then), Y)
-    assert net.net_.dtype == net.predict_proba(X.astype(then)).dtype == first
-
-
 # ------------------------------------------------------------------------------------ gates and lesions
 
 
@@ -429,13 +412,10 @@ def test_a_lesion_is_a_copy_whose_gates_there_are_closed(layers, tmp_path):
 
 
 def test_blocks_that_depend_on_the_depth_cannot_be_taken_out(monkeypatch):
-    class Scaled(Block):
-        def for_depth(self, depth):
-            return BLOCKS["residual"]
-
-    monkeypatch.setitem(BLOCKS, "scaled", Scaled(*BLOCKS["residual"]))
-    with pytest.raises(ValueError, match="blocks that do not depend on the depth, found scaled"):
-        small(block="scaled").fit(X, Y).lesion(1)
+    net = small().fit(X, Y)
+    monkeypatch.setattr(Block, "for_depth", lambda block, depth: block._replace())  # another
+    with pytest.raises(ValueError, match="blocks that do not depend on the depth, found highway"):
+        net.lesion(1)
 
 
 def test_only_blocks_with_gates_have_methods_for_them():
@@ -472,17 +452,6 @@ def test_every_parameter_decides_something(name, value):
     assert not same_nets(small(**usual | {name: value}).fit(X, Y), small(**usual).fit(X, Y))
 
 
-def test_a_subclass_may_add_fields_whose_annotations_are_texts():
-    @dataclass(eq=False, repr=False)
-    class Own(HighwayClassifier):  # as under `from __future__ import annotations`
-        width: "float | str" = hyperparameter("auto", "A parameter with a rule.", POSITIVE)  # noqa: RUF009
-        name: "str" = "one without"
-
-    assert same_nets(Own(**SMALL).fit(X, Y), small().fit(X, Y))
-    with pytest.raises(ValueError, match="width: expected a positive number or auto, found -1"):
-        Own(**SMALL, width=-1.0).fit(X, Y)
-
-
 # ---------------------------------------------------------------------------------- saving and loading
 
 
@@ -514,18 +483,11 @@ def test_a_loaded_estimator_is_as_the_saved_one(net, x, y, tmp_path):
     np.testing.assert_array_equal(loaded.predict(x), net.predict(x), strict=True)
 
 
-class OwnMomentum(Momentum):
-    """An optimiser that takes a class of one's own as the rule."""
-
-    def __init__(self, params, config):
-        super().__init__(params, config.lr, 0.5, 0.0, False)
-
-
 OWN = {
     "block": (BLOCKS, BLOCKS["highway"]._replace(forward=lambda *given: BLOCKS["highway"].forward(*given))),
     "activation": (ACTIVATIONS, ACTIVATIONS["tanh"]),
     "init": (INITS, lambda generator, shape: generator.normal(0, 0.1, shape)),
-    "optimizer": (OPTIMIZERS, OwnMomentum),
+    "optimizer": (OPTIMIZERS, lambda params, config: Momentum(params, config.lr, 0.5, 0.0, False)),
     "_loss": (LOSSES, LOSSES["cross-entropy"]._replace(function=lambda *given: softmax_cross_entropy(*given))),
 }
 
@@ -545,21 +507,12 @@ def test_a_process_that_lacks_what_a_user_added_gets_it_with_the_estimator(param
     assert same_nets(new.fit(X, Y), fitted)
 
 
-@pytest.mark.parametrize("fails", ["to be pickled", "to be unpickled"])
-def test_what_cannot_travel_stops_only_the_estimators_that_name_it(fails, monkeypatch, tmp_path):
-    monkeypatch.setitem(INITS, "mine", threading.Lock() if fails == "to be pickled" else Intruder(tmp_path))
-
-    def travelled(net):
-        text = pickle.dumps(net)
-        with monkeypatch.context() as there:
-            there.delitem(INITS, "mine")
-            return pickle.loads(text)
-
+def test_what_cannot_travel_stops_only_the_estimators_that_name_it(monkeypatch):
+    monkeypatch.setitem(INITS, "mine", threading.Lock())
     fitted = small().fit(X, Y)
-    assert same_nets(travelled(fitted), fitted)
-    assert copy.deepcopy(small(init="mine")).init == "mine"
-    with pytest.raises((TypeError, FileExistsError)):
-        travelled(small(init="mine"))
+    assert same_nets(pickle.loads(pickle.dumps(fitted)), fitted)
+    with pytest.raises(TypeError):
+        pickle.dumps(small(init="mine"))
 
 
 def test_a_generator_cannot_be_saved(tmp_path):
@@ -592,9 +545,6 @@ def test_files_that_are_no_saved_estimator_are_refused(tmp_path):
         refuse_net(HighwayClassifier, path, "expected a net saved by HighwayClassifier.save")
     spoilt(**{"optimizer.m": np.zeros(3)})
     refuse_net(HighwayClassifier, path, "tensor m", "(3,)")
-    for moments in ({"optimizer.m": np.full_like(net._moments[1]["m"], np.nan)}, {"state": {"moments": {"t": -1}}}):
-        spoilt(**moments)
-        refuse_net(HighwayClassifier, path, "not finite" if "state" not in moments else "division by zero")
     for wrong in ({"classes": [2, 1, 0]}, {"classes": [0, 1, 1]}, {"dtype": "<U1"}, {"class_weight": [[[7, 1.0]]]}):
         spoilt(state={"rest": targets | {"classes": [0, 1, 2], "class_weight": []} | wrong})
         refuse_net(HighwayClassifier, path, "class")
@@ -602,19 +552,6 @@ def test_files_that_are_no_saved_estimator_are_refused(tmp_path):
     refuse_net(HighwayClassifier, path)
     assert not (tmp_path / "trace").exists()
     refuse_net(HighwayClassifier, tmp_path / "nowhere.npz", "No such file")
-
-
-def test_a_net_whose_first_epoch_was_interrupted_is_saved_and_loaded(tmp_path, monkeypatch):
-    def interrupt(training):
-        raise KeyboardInterrupt
-
-    net = small(max_iter=2, warm_start=True).fit(X, Y).set_params(early_stopping=True)
-    monkeypatch.setattr("highway_lab.training.Training._train_epoch", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        net.fit(X, Y)
-    loaded = saved_and_loaded(net, tmp_path / "net.npz")
-    assert (loaded.validation_scores_, loaded.n_iter_) == ([], 2)
-    assert same_nets(loaded, net)
 
 
 # -------------------------------------------------------------------------------------------- bad input
@@ -654,26 +591,10 @@ def test_bad_weights_are_refused(weights, message):
         small().fit(X, Y, sample_weight=weights)
 
 
-def test_numbers_of_numpys_kinds_are_numbers(tmp_path):
-    usual = small(hidden=20, batch_size=50).fit(X, Y)
-    kinds = {"depth": np.uint8(4), "hidden": np.int64(20), "batch_size": np.int8(50), "clip": np.float16(5)}
-    found = small(**kinds, early_stopping=np.bool_(False)).fit(X, Y)
-    assert same_nets(usual, found)
-    found.net_.save(tmp_path / "net.npz")
-
-
-@pytest.mark.parametrize(
-    ("first", "then"),
-    [
-        (np.array(["a", "b", "c"]), np.array(["apple", "banana", "cherry"])),
-        (np.arange(3, dtype=np.uint8), np.arange(256, 259)),
-        (np.array([False, True, True]), np.array([0, 5, 9])),
-    ],
-)
-def test_labels_are_not_cut_to_those_that_are_known(first, then):
-    net = small().partial_fit(X, first[Y], classes=np.unique(first))
+def test_labels_are_not_cut_to_those_that_are_known():
+    net = small().partial_fit(X, np.array([*"abc"])[Y], classes=[*"abc"])
     with pytest.raises(ValueError, match="y: expected labels among"):
-        net.partial_fit(X, then[Y])
+        net.partial_fit(X, np.array(["apple", "banana", "cherry"])[Y])
 
 
 @pytest.mark.parametrize("y", [np.r_[Y[:-1], 3], np.arange(150) // 2], ids=["one of a class", "75 classes of two"])
@@ -723,13 +644,6 @@ def test_a_fit_that_fails_changes_nothing(net, samples, wrong, message):
     assert same_nets(net.fit(*samples), untouched.fit(*samples))
 
 
-def test_a_step_into_infinity_is_noticed_at_once():
-    net = small(max_iter=1, optimizer="momentum", learning_rate=3e38, clip=0, batch_size=150, weight_decay=1e9)
-    with pytest.raises(ValueError, match="training diverged in epoch 1: expected finite weights, found inf or NaN"):
-        net.fit(np.float32(X), Y)  # a finite loss, then parameters that float32 cannot hold
-    assert not hasattr(net, "net_")
-
-
 @pytest.mark.parametrize("estimator", [HighwayClassifier, HighwayRegressor])
 def test_a_last_step_into_outputs_that_are_not_finite_is_noticed(estimator):
     diverged = r"training diverged in epoch 1: expected finite outputs.*lower learning_rate"
@@ -745,55 +659,33 @@ def test_a_last_step_into_outputs_that_are_not_finite_is_noticed(estimator):
     assert same_nets(net, before)
 
 
-MOMENT = datetime.datetime(2020, 1, 2, 3)
-
-
 @pytest.mark.parametrize("kind", ["datetime64[s]", "timedelta64[D]"])
 def test_dates_and_times_are_no_samples(kind):
     times, fitted = X.astype(int).astype(kind), clone(NUMBERS).fit(X, Y)
-    frame = FRAME.assign(b=times[:, 1])
     uses = [fitted.predict, fitted.effective_depth, lambda x: small().fit(x, Y)]
-    for use, x in [*product(uses, (times, frame)), (lambda x: clone(NUMBERS).fit(X, x), times[:, 0])]:
-        with pytest.raises(
-            ValueError, match=r"^[Xy]: expected numbers, found (datetime|timedelta)64.*; subtract a date"
-        ):
+    for use, x in [*product(uses, (times, FRAME.assign(b=times[:, 1]))), (lambda x: NUMBERS.fit(X, x), times[:, 0])]:
+        with pytest.raises(ValueError, match=rf"^[Xy]: expected numbers, found {kind[:8]}.*; subtract a date"):
             use(x)
 
 
-@pytest.mark.parametrize(
-    "moment", [MOMENT, MOMENT.date(), MOMENT.time(), MOMENT - datetime.datetime(2020, 1, 1), pd.Period("2020-01", "M")]
-)
-def test_dates_and_times_of_any_frame_are_no_samples(moment):
-    mixed = np.array([[1.0, moment]] * 150, object)
-    frames = [mixed, pd.DataFrame(mixed), FRAME.assign(b=moment)]
-    if not isinstance(moment, pd.Period | datetime.time) and importlib.util.find_spec("polars"):
-        polars = importlib.import_module("polars")
-        frames += [polars.DataFrame({"a": X[:, 0], "b": [moment] * 150}), polars.DataFrame({"b": [moment] * 150})]
-        assert small().fit(polars.DataFrame(FRAME.to_dict("list")), Y).feature_names_in_.tolist() == [*"abcd"]
-    for frame in frames:
-        with pytest.raises(
-            (TypeError, ValueError), match=r"^X: expected (an array of )?numbers, found|a real number, not"
-        ):
-            small().fit(frame, Y)
+def test_frames_of_polars_are_taken_and_their_dates_refused():
+    polars = pytest.importorskip("polars", reason="needs polars: pip install -e '.[test]'")
+    frame = polars.DataFrame(FRAME.to_dict("list"))
+    assert small().fit(frame, Y).feature_names_in_.tolist() == [*"abcd"]
+    with pytest.raises(ValueError, match=r"^X: expected numbers, found Date in column 'b'; subtract a date"):
+        small().fit(frame.with_columns(b=polars.lit(datetime.date(2020, 1, 2))), Y)
 
 
 @pytest.mark.parametrize(
-    ("labels", "found"),
-    [
-        (["a", 1, None], "found texts and 1"),
-        (["a", "b", None], "found texts and None"),
-        ([b"a", b"b", b"c"], "found b'a'"),
-        (np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "datetime64[D]"), "found one of datetime64[D]"),
-    ],
+    ("labels", "found"), [(["a", 1, None], "found texts and 1"), (["a", "b", None], "found texts and None")]
 )
 def test_targets_of_no_one_type_are_refused_in_one_line_before_training(labels, found):
-    y = np.array(labels, None if isinstance(labels[0], bytes | np.datetime64) else object)[Y]
+    y = np.array(labels, object)[Y]
     for fit in (small().fit, lambda X, y: small().partial_fit(X, y, classes=y)):
-        with pytest.raises(ValueError, match=rf"^y: expected .*{re.escape(found)}.*; .*$"):
+        with pytest.raises(ValueError, match=rf"^y: expected .*{found}.*; .*$"):
             fit(X, y)
     with pytest.raises(ValueError, match=r"^y: expected .*numbers, found .*$"):
         HighwayRegressor().fit(X, y)
-    assert small().fit(X, y.astype(str)).score(X, y.astype(str)) > 0
 
 
 TEXT, WITHOUT = FRAME.assign(b=np.where(Y, "yes", "no")), np.where(X < 0.15, np.nan, X)  # in column d
@@ -818,16 +710,6 @@ def test_the_error_of_a_refused_table_names_the_column_and_what_mends_it(x, foun
             use(x)
 
 
-def test_a_message_about_a_wide_table_is_as_short_as_any():
-    names = ["columns", "column_names", "dtypes", "schema", "depth", "T", *map(str, range(2994))]
-    wide = pd.DataFrame(np.ones((150, 3000)), columns=names)
-    fitted = small(max_iter=1).fit(wide, Y)
-    wide.iloc[:, 3:] = np.nan
-    with pytest.raises(ValueError, match="with NaN or infinity in column 'schema'; ") as error:
-        fitted.predict(wide)
-    assert len(str(error.value)) < 200
-
-
 def test_what_does_not_go_together_is_refused():
     with pytest.raises(ValueError, match="classes must be passed on the first call"):
         small().partial_fit(X, Y)
@@ -838,10 +720,8 @@ def test_what_does_not_go_together_is_refused():
         fitted.partial_fit(X, Y, classes=[0, 1])
     with pytest.raises(ValueError, match=r"net: expected .* 8 relu units .* found .* 6 relu units "):
         fitted.set_params(hidden=8).fit(X, Y)
-    for layers in (0, -1, [1, 5], 99, 1.7, True, [True], "1", None):
-        with pytest.raises(
-            ValueError, match=r"^layers: expected whole numbers from 1 to 4, found .*; choose among these$"
-        ):
+    for layers in (0, [1, 5], 1.7, True, "1", None):
+        with pytest.raises(ValueError, match=r"^layers: expected whole numbers from 1 to 4, found .*; choose among "):
             fitted.lesion(layers)
     for look in (small().transform_gates, small().gate_means, small().effective_depth, small().lesion):
         with pytest.raises(NotFittedError):

@@ -49,23 +49,18 @@ def test_the_fastest_of_those_whose_worst_task_is_alike_is_chosen():
     taken = {"uneven": 0.1, "best": 3.0, "alike": 2.0, "worse": 1.0}
     scores = [row(task, MLP, 0.0, 0.0) for task in ("one", "two")]
     for name, means in differences.items():
-        scores += [
-            row(task, name, mean - 0.1, mean + 0.1, seconds=taken[name])
-            for task, mean in zip(("one", "two"), means, strict=True)
-        ]
+        for task, mean in zip(("one", "two"), means, strict=True):
+            scores.append(row(task, name, mean - 0.1, mean + 0.1, seconds=taken[name]))
     log = made_up.log(DefaultsLog, None, folds=2, seeds=[0], candidates=list(differences), scores=scores)
     assert chosen(log) == "alike"
-    assert estimator_defaults.numbers(log)["worst"] == pytest.approx(
-        {"uneven": -0.2, "best": -0.01, "alike": -0.018, "worse": -0.022}
-    )
+    assert estimator_defaults.numbers(log)["worst"] == pytest.approx({of: min(differences[of]) for of in differences})
 
 
 def quick(task: Task, load, few: bool = False) -> Task:
     """Return a task of fewer samples, whose contenders take two iterations if they learn by such."""
-    models = {
-        name: clone(of).set_params(**{"max_iter": 2} if "max_iter" in of.get_params() else {})
-        for name, of in task.contenders.items()
-    }
+    models = {name: clone(of) for name, of in task.contenders.items()}
+    for model in models.values():
+        model.set_params(**{"max_iter": 2} if "max_iter" in model.get_params() else {})
     return Task(models, lambda: [part[::2] for part in load(return_X_y=True)], few)
 
 
@@ -81,13 +76,10 @@ def test_a_run_logs_all_that_its_page_tells(tmp_path, monkeypatch, module, argv)
     monkeypatch.setattr(module, "FOLDS", 2)
     monkeypatch.setattr(estimator_defaults, "CANDIDATES", [{"weight_decay": 0.1}, {"weight_decay": "3 / samples"}])
     log = logged(module.BENCHMARK, tmp_path / "log.json", *argv)
-    contenders = (
-        estimators.CLASSIFIERS if module is estimators else [MLP, "weight_decay=0.1", "weight_decay=3 / samples"]
-    )
+    candidates = [MLP, "weight_decay=0.1", "weight_decay=3 / samples"]
+    contenders = estimators.CLASSIFIERS if module is estimators else candidates
     assert [(of.task, of.contender) for of in log.scores] == [(task, name) for task in tasks for name in contenders]
-    assert [len(of.scores) for of in log.scores] == [2] * len(contenders) + [8] * len(contenders) + [2] * len(
-        contenders
-    )
+    assert [len(of.scores) for of in log.scores] == [n for n in (2, 8, 2) for _ in contenders]
     assert module.numbers(log)
 
 

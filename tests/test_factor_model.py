@@ -1,7 +1,6 @@
 """Gates as a detector of regimes: markets of known law, forecasts that see no future, a fair idea of chance."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -18,16 +17,6 @@ FIT = 120  # days of its window
 @pytest.fixture(scope="module")
 def markets() -> dict[str, fm.Market]:
     return {name: fm.simulate(name, 20_000, seed=1) for name in fm.MARKETS}
-
-
-@pytest.fixture
-def few_candidates(monkeypatch) -> Iterator[None]:
-    """Give each net few settings and one thread."""
-    from threadpoolctl import threadpool_limits
-
-    monkeypatch.setattr(fm, "RATES", fm.RATES[:1])
-    with threadpool_limits(1):
-        yield
 
 
 # --------------------------------------------------------------------------------------------- markets
@@ -148,7 +137,8 @@ def garbled(market: fm.Market, day: int) -> fm.Market:
     return fm.Market(*mixed)._replace(second=np.concatenate([market.second[:day], other.second[day:]]))
 
 
-def test_no_forecast_and_no_gate_sees_the_future(few_candidates):
+def test_no_forecast_and_no_gate_sees_the_future(monkeypatch):
+    monkeypatch.setattr(fm, "RATES", fm.RATES[:1])
     market = market_of()
     predicted, signals, settings = fm.forecast(market, 0, SHORT)
     for known in (20, SHORT.horizon):

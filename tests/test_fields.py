@@ -44,7 +44,6 @@ def in_b(*curves: list) -> dict:
 WRONG = [  # a change, what is said of it and where
     ({"runs": []}, "Expected `array` of length >= 1", "$.runs"),
     ({"layers": [0.5]}, "expected 2 entries, found 3", "$.parts.a.curves"),
-    (in_b(), "Expected `array` of length >= 1", "$.parts.b.curves"),
     (in_b([]), "Expected `array` of length >= 1", "$.parts.b.curves[0]"),
     (in_b([0] * 3, [0] * 2), "expected 3 entries, found 2", "$.parts.b.curves"),
     (in_b([0, 0.5, 1.5]), "Expected `float` <= 1.0", "$.parts.b.curves[0][2]"),
@@ -54,7 +53,6 @@ WRONG = [  # a change, what is said of it and where
     ({"count": -1}, "Expected `int` >= 0", "$.count"),
     ({"score": 1.01}, "Expected `float` <= 1.0", "$.score"),
     ({"free": 1e308}, "expected a number from -1e+100 to 1e+100, found 1e+308", "$.free"),
-    ({"free": [[1e308]]}, "expected a number from -1e+100 to 1e+100", "$.free[0][0]"),
 ]
 
 

@@ -20,9 +20,8 @@ def test_a_jacobian_equals_its_complex_step_derivative(block, l):
     twin.params.flat[...] = net.params.flat
     _, cache = net.forward(small_batch()[0])
     x = cache.x[l, :, :1].astype(np.complex128)
-    expected = np.array(
-        [complex_step(lambda i=i: next(twin.iterate_blocks(x, l))[1][i, 0], x[:, 0]) for i in range(net.hidden)]
-    )
+    rows = range(net.hidden)
+    expected = np.array([complex_step(lambda i=i: next(twin.iterate_blocks(x, l))[1][i, 0], x[:, 0]) for i in rows])
     found = jacobian(net, cache.x[l, :, 0], l)
     assert np.abs(expected).max() > 0.1
     assert relative_error(found, expected) < 1e-12
@@ -86,7 +85,6 @@ def test_the_direct_path_of_a_gradient_meets_no_matrix():
 @pytest.mark.parametrize("scale", [PIXELS, UNIT, STANDARD])
 def test_pixels_are_scaled_by_what_trains(scale):
     images = np.random.default_rng(0).integers(0, 256, (50, 2, 2)).astype(np.uint8)
-    x, test_x = (as_inputs(scaled(of, images, scale), np.float64) for of in (images, images[:7] // 2))
     images[0].flat[:2] = 0, 255
     x, test_x = (as_inputs(scaled(of, images, scale), np.float64) for of in (images, images[:1]))
     found = (x.mean(), x.std()) if scale == STANDARD else (x.min(), x.max())

@@ -24,16 +24,7 @@ from experiments.common import load
 from experiments.looks import gate_explorer
 from experiments.looks.recording import Equation
 from highway_lab.nets import without
-from highway_networks import (
-    ACTIVATIONS,
-    BLOCKS,
-    INITS,
-    Adam,
-    DeepNet,
-    as_inputs,
-    clip_global_norm,
-    softmax_cross_entropy,
-)
+from highway_networks import ACTIVATIONS, BLOCKS, Adam, DeepNet, as_inputs, clip_global_norm, softmax_cross_entropy
 
 pytestmark = pytest.mark.browser
 PAGE = "viz/gate_explorer.html"
@@ -190,22 +181,6 @@ def phone(opened) -> Iterator[Browser]:
     opened.resize(1600)
 
 
-@pytest.fixture
-def changed(browser, tmp_path) -> Callable[[Callable[[dict], object]], Browser]:
-    """Return a function that opens the committed page with other contents."""
-
-    def open_page(change: Callable[[dict], object]) -> Browser:
-        text = committed_log(PAGE).read_text(encoding="utf-8")
-        before, content, after = re.split(r'(?<=id="data">)(.*?)(?=</script>)', text, maxsplit=1, flags=re.DOTALL)
-        content = json.loads(content)
-        change(content)
-        (tmp_path / "page.html").write_text(before + json.dumps(content) + after, encoding="utf-8")
-        browser.open(tmp_path / "page.html")
-        return browser
-
-    return open_page
-
-
 # ------------------------------------------------------------------------------------------- the net
 
 
@@ -263,14 +238,18 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, workdir, monkeypa
     assert browser.driver.get_log("browser") == []
 
 
-def test_a_net_that_reads_other_things_than_digits_says_so(changed):
-    names = [f"a letter {letter}" for letter in "ABCDEFGHIJ"]
-    for content, words in (
+def test_a_net_that_reads_other_things_than_digits_says_so(browser, tmp_path):
+    text = committed_log(PAGE).read_text(encoding="utf-8")
+    before, content, after = re.split(r'(?<=id="data">)(.*?)(?=</script>)', text, maxsplit=1, flags=re.DOTALL)
+    for changed, words in (
         ({"classes": [*"0123456789"]}, ""),
-        ({"of_digits": False, "classes": names}, "where 0 is a letter A, 1 is a letter B, 2 is"),
+        ({"of_digits": False, "classes": [*"ABCDEFGHIJ"]}, "where 0 is A, 1 is B, 2 is"),
         ({"of_digits": False, "dataset": "fashion-MNIST"}, "on fashion-MNIST: a digit that it sees is the number"),
     ):
-        said = changed(lambda page, content=content: page.update(content)).find("id", "own-classes")
+        page = before + json.dumps(json.loads(content) | changed) + after
+        (tmp_path / "page.html").write_text(page, encoding="utf-8")
+        browser.open(tmp_path / "page.html")
+        said = browser.find("id", "own-classes")
         assert said.is_displayed() == bool(words)
         assert words in said.text
 
@@ -279,10 +258,7 @@ def test_a_net_that_reads_other_things_than_digits_says_so(changed):
 
 
 DIGITS = {  # as strokes
-    0: [[(0, -85), (-45, -60), (-55, 0), (-45, 60), (0, 85), (45, 60), (55, 0), (45, -60), (0, -85)]],
-    1: [[(0, -90), (0, 90)]],
     2: [[(-50, -50), (-25, -85), (25, -85), (50, -50), (35, -5), (-55, 85), (60, 85)]],
-    3: [[(-45, -75), (0, -90), (45, -60), (40, -20), (-10, -5), (45, 20), (50, 60), (0, 90), (-50, 70)]],
     4: [[(-40, -80), (-50, 10), (60, 10)], [(35, -80), (30, 90)]],
     7: [[(-70, -80), (70, -80), (0, 90)]],
 }
@@ -299,29 +275,13 @@ def test_a_drawing_begins_anew_on_a_stored_image_or_after_a_pause_and_is_read_ri
     assert opened.text("[data-is=best]") == "4"
 
 
-def test_during_a_stroke_the_answer_alone_follows(opened):
-    """Until the pointer lifts, all else shows the image before, even where it is in view."""
-    paper, before = opened.see("#way .paper"), opened.text("#way-says")
-    says = "return document.querySelector(arguments[0]).textContent.replaceAll('\\u00a0', ' ')"
-    opened.actions().move_to_element_with_offset(paper, 0, -90).click_and_hold().move_by_offset(0, 180).perform()
-    opened.wait(lambda: opened.run(says, "#way [data-is=best]") == "1")
-    assert opened.run(says, "#way-says") == before
-    opened.actions().release().perform()
-    opened.wait(lambda: "it stays a 1" in opened.run(says, "#way-says"))
-
-
 def test_an_empty_canvas_says_so_everywhere(opened):
     opened.drag(3, 5)
     opened.click("#way .clear")
-    verdicts = ("#verdict-trained", "#verdict-untrained", "#answer-says")
-    for place in ("[data-is=sure]", "#way-says", "#unit-equation", *verdicts):
+    for place in ("[data-is=sure]", "#way-says", "#unit-equation", "#verdict-trained", "#answer-says"):
         assert "nothing drawn" in opened.text(place).lower(), place
     assert (opened.text("[data-is=best]"), opened.text("#your-depth"), opened.count("tr.best")) == ("–", "–", 0)
     assert opened.text("#classes tbody") == "".join(f"{label}––" for label in range(10))
-    ink = "return [...document.querySelectorAll('.paper, .strip canvas')].map(c => c.getContext('2d')."
-    assert not any(opened.run(f"{ink}getImageData(0, 0, c.width, c.height).data.some(Boolean))"))
-    names = "return [...document.querySelectorAll('.paper, .strip [role=img], #means')].map(e => e.ariaLabel)"
-    assert [name for name in opened.run(names) if not re.search("nothing drawn|Empty", name)] == []
 
 
 def test_a_sample_becomes_itself_and_a_drawing_is_scaled_and_moved_into_its_place(opened, log):
@@ -515,13 +475,6 @@ def test_nets_train_in_javascript_as_in_numpy(browser, digits, block, init):
         assert found == pytest.approx(loss, abs=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(20, 20), (20, 64), (64, 20)])
-def test_orthogonal_weights_are_those_of_numpy(browser, shape):
-    code = f"{TRAINING}\nreturn drawWeights('orthogonal', mulberry32(arguments[0]), ...arguments[1])"
-    expected = INITS["orthogonal"](gate_explorer.SmallGenerator(4), shape)
-    np.testing.assert_allclose(browser.run(code, 4, shape), expected, rtol=0, atol=1e-10)
-
-
 def test_a_visitor_trains_nets_whose_curves_stay_before_those_that_were_logged(opened):
     opened.click("#lab-clear")
     for name, value in (("lab-depth", 2), ("lab-rate", 0.01), ("lab-bias", -2)):
@@ -540,9 +493,7 @@ def test_a_visitor_trains_nets_whose_curves_stay_before_those_that_were_logged(o
     opened.train("#steps button")
     assert opened.text("#lab-logged").startswith("Faint: 20 nets of the chosen setting")
     assert opened.count("#lab-curves line.faint") == 20 * 12
-    opened.wait(lambda: "Net" in opened.text("#spoken"))
     opened.enter("lab-depth", 100)
-    opened.wait(lambda: opened.text("#spoken") == "")  # no old result of another net
     assert opened.count("#lab-curves line.faint") == 0
     opened.click("#lab-train")
     opened.wait(lambda: opened.run("return explorer.runs.at(-1).scores.length") > 0)
@@ -615,14 +566,6 @@ def test_a_finger_draws_above_the_fold(phone):
 # ----------------------------------------------------------------------------------- the page as such
 
 
-def test_it_fetches_nothing_and_has_no_complaint(browser):
-    browser.open(committed_log(PAGE))
-    browser.click("[value=untrained]")
-    browser.drag(5, 8)
-    assert browser.run("return performance.getEntriesByType('resource').length") == 0
-    assert browser.driver.get_log("browser") == []
-
-
 @pytest.mark.parametrize("width", [360, 800, 1600])  # pixels: a phone, a tablet, a large screen
 def test_it_fits_its_window_can_be_touched_and_does_not_move_when_words_change(opened, width, log):
     opened.resize(width, "dark")
@@ -664,9 +607,7 @@ def test_every_control_and_picture_has_a_name_and_images_to_pick_are_one_stop_of
     assert {role for role, _ in named} >= {*roles}
     assert [role for role, name in named if role in roles and not name] == []
     assert all(name[0].isalpha() for role, name in named if role == "region")  # no number of a part without its digit
-    stops = (
-        "return [...document.querySelectorAll('.samples')].map(of => of.querySelectorAll('[tabindex=\"0\"]').length)"
-    )
+    stops = "return [...document.querySelectorAll('.samples')].map(s => s.querySelectorAll('[tabindex=\"0\"]').length)"
     opened.find("css selector", "#draw .samples button").send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.SPACE)
     assert opened.text("[data-is=best]") == "2"
     assert opened.run(stops) == [1, 1]
@@ -674,10 +615,5 @@ def test_every_control_and_picture_has_a_name_and_images_to_pick_are_one_stop_of
 
 def test_a_screen_reader_hears_the_findings_after_a_pause(opened):
     assert opened.find("id", "spoken").aria_role == "status"
-    for act, words in (
-        (lambda: opened.drag(30, 30), "1 layer closed: the trained net sees a 0"),
-        (lambda: opened.enter("step", 3), "it stays a 0"),
-        (lambda: opened.enter("depth", 1), "At 10 blocks, plain nets in one setting are broken"),
-    ):
-        act()
-        opened.wait(lambda words=words: words in opened.text("#spoken"))
+    opened.drag(30, 30)
+    opened.wait(lambda: "1 layer closed: the trained net sees a 0" in opened.text("#spoken"))

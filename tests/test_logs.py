@@ -3,11 +3,8 @@
 import dataclasses
 import json
 import math
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -55,21 +52,12 @@ def test_a_log_is_read_back_as_it_was_written(tmp_path):
     assert read(tmp_path / "run.json", RunLog[Config], REMEDY) == small_log()
 
 
-def test_a_log_is_strict_json_with_null_where_a_number_is_not_finite(tmp_path):
-    def refuse_constant(name):
-        raise AssertionError(f"{name} is not JSON")
-
-    log = json.loads(dumps(small_log()), parse_constant=refuse_constant)
-    assert log == LOG
-    assert log["runs"][1]["history"]["train_loss"] == [2.3, None]
-
-
-def test_a_number_that_is_not_finite_cannot_be_written_and_leaves_no_file(tmp_path):
+def test_a_log_is_strict_json_with_null_where_a_number_is_not_finite():
     log = small_log()
+    assert json.loads(dumps(log), parse_constant=pytest.fail) == LOG
     log.runs[0].history.train_loss[1] = math.nan
     with pytest.raises(ValueError, match="not JSON compliant"):
-        write(tmp_path / "run.json", log)
-    assert files_below(tmp_path) == {}
+        dumps(log)
 
 
 def test_numbers_are_rounded_and_null_where_not_finite():
@@ -99,7 +87,6 @@ def f(x):
     ("old", "new", "same"),
     [
         ("A net.", "Another docstring.", True),
-        ("What it does.", "What it did.", True),
         ("  # imported", "", True),
         ("x + 1", "(x +\n 1)", True),
         (" to be less", " to be more", True),
@@ -112,7 +99,6 @@ def f(x):
         ("Number of y", "A number", True),
         ("ij, jk", "ji, jk", False),
         ("x + 1", "x + 2", False),
-        ("x + 1", "'x'", False),
     ],
 )
 def test_a_fingerprint_of_code_leaves_out_what_does_not_run(old, new, same):
@@ -125,27 +111,11 @@ def test_a_fingerprint_is_the_same_in_every_version_of_python():
     assert logs.fingerprint({"net": NET.encode()}) == "d5404be53672"
 
 
-def test_code_is_parsed_by_one_thread_at_a_time_as_python_demands(monkeypatch):
-    inside = []
-
-    def parse(content: bytes) -> int:
-        inside.append(content)
-        time.sleep(0.01)
-        together = len(inside)
-        inside.pop()
-        return together
-
-    monkeypatch.setattr(logs, "ast", SimpleNamespace(parse=parse))  # pytest parses, too
-    with ThreadPoolExecutor(4) as pool:
-        assert {*pool.map(logs.parsed, [b""] * 8)} == {1}
-
-
 def test_the_code_of_a_run_has_the_helpers_in_packages(tmp_path, monkeypatch):
-    for path in ("run.py", "pk/__init__.py", "pk/m.py", "pk/n.py"):
+    texts = {"run.py": "from pk.m import K", "pk/__init__.py": "", "pk/m.py": "from . import n", "pk/n.py": ""}
+    for path, text in texts.items():
         (tmp_path / path).parent.mkdir(exist_ok=True)
-        (tmp_path / path).write_text(
-            {"run.py": "from pk.m import K", "pk/m.py": "from . import n"}.get(path, ""), "utf-8"
-        )
+        (tmp_path / path).write_text(text, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(logs, "imported", [str(tmp_path / "run.py")])
     assert {*logs.users_code()} == {"run", "pk", "pk.m", "pk.n"}
@@ -211,6 +181,7 @@ WRONG = [  # a field, a value that it cannot have, what the message names
     *((("runs", 0, "history", field), [0] * 3, ["$.runs[0]", "found"]) for field in LOG["runs"][0]["history"]),
     (("runs", 0, "gate_means"), [[0.12, 0.12], [0.125]], ["gate_means", "$.runs[0]"]),
     (("runs", 0, "gate_means"), [[0.12, 0.12]], ["2 rows", "found 1", "$.runs[0]"]),
+    (("runs", 0, "gate_means"), [[0.12] * 3] * 2, ["gate_means", "$.runs[0]"]),
     (("runs", 0, "config", "lr"), 0, ["`lr`", "0"]),
 ]
 
@@ -221,18 +192,10 @@ def test_a_value_that_a_field_cannot_have_is_refused(tmp_path, log, path, value,
     refuse(tmp_path, log, *parts)
 
 
-@pytest.mark.parametrize("text", ["x" * 10**6, "\x1b[2J", "a\nb", "\u202e"], ids=["long", "escape", "lines", "turned"])
+@pytest.mark.parametrize("text", ["x" * 10**6, "\x1b[2J", "a\nb"], ids=["long", "escape", "lines"])
 def test_a_text_that_no_line_can_show_is_refused(tmp_path, log, text):
-    for path in (
-        ("dataset", "test_set"),
-        ("environment", "cpu"),
-        ("runs", 0, "metric"),
-        ("runs", 0, "config", "block"),
-    ):
-        spoilt = json.loads(json.dumps(log))
-        holder(spoilt, path)[path[-1]] = text
-        refuse(tmp_path, spoilt, "expected a text of at most 256 printable characters", ascii(text)[:30])
-    refuse(tmp_path, log | {text: 1}, "printable characters")
+    log["runs"][0]["metric"] = text
+    refuse(tmp_path, log, "expected a text of at most 256 printable characters", ascii(text)[:30])
 
 
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999"])
@@ -240,12 +203,6 @@ def test_a_number_that_is_not_finite_is_refused(tmp_path, literal):
     text = dumps(small_log())
     assert "0.625" in text
     refuse(tmp_path, text.replace("0.625", literal))
-
-
-def test_a_log_cut_anywhere_is_refused(tmp_path):
-    text = dumps(small_log()).rstrip()
-    for length in range(0, len(text), 7):
-        refuse(tmp_path, text[:length])
 
 
 @pytest.mark.parametrize(
@@ -273,16 +230,11 @@ def test_writing_replaces_a_file_and_leaves_nothing_beside_it(old):
     assert files_below(old.parent) == {"run.json": dumps(small_log()).encode()}
 
 
-@pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])
-def test_a_write_that_fails_halfway_leaves_the_old_file_alone(old, failure):
-    def write_half():
-        with atomic_write(old) as file:
-            file.write(b"half")
-            file.flush()
-            raise failure
-
-    with pytest.raises(failure):
-        write_half()
+def test_a_write_that_is_interrupted_halfway_leaves_the_old_file_alone(old):
+    with pytest.raises(KeyboardInterrupt), atomic_write(old) as file:  # noqa: PT012
+        file.write(b"half")
+        file.flush()
+        raise KeyboardInterrupt
     assert files_below(old.parent) == {"run.json": b"old"}
 
 
@@ -314,10 +266,5 @@ def test_a_link_stays_and_what_it_leads_to_is_replaced(old):
     assert_unwritable(link, "no directory", old.parent / "missing")
 
 
-def test_a_directory_that_may_not_be_written_or_entered_is_refused(public_folder, as_ordinary_user):
-    (public_folder / "closed").mkdir(mode=0)
-    public_folder.chmod(0o555)
-    with as_ordinary_user():
-        assert_unwritable(public_folder / "run.json")
-        assert_unwritable(public_folder / "closed" / "run.json")
-    assert [path.name for path in public_folder.iterdir()] == ["closed"]
+def test_a_directory_that_may_not_be_written_is_refused(closed_folder):
+    assert_unwritable(closed_folder / "run.json")

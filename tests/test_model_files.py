@@ -112,14 +112,6 @@ def test_a_net_of_another_format_is_refused(saved):
         refuse(saved, found)
 
 
-def test_a_negative_variance_is_refused(tmp_path):
-    """Its root would make every logit NaN."""
-    net, path = everything(), tmp_path / "net.npz"
-    net.tensors()["2.variance"][-1] = -1e-3
-    net.save(path)
-    refuse_net(type(net), path, "2.variance", "below 0")
-
-
 @pytest.mark.parametrize(("make", "other"), [(dense, everything), (everything, dense)])
 def test_a_net_of_the_other_kind_is_refused(tmp_path, make, other):
     make().save(tmp_path / "net.npz")
@@ -172,7 +164,7 @@ def pack(path: Path, name: str, content: bytes, compression: int = zipfile.ZIP_S
             archive.writestr(member, of)
 
 
-@pytest.mark.parametrize("name", ["W_H.npy", "surplus.npy", "config.npy", "notes.txt"])
+@pytest.mark.parametrize("name", ["W_H.npy", "notes.txt"])
 def test_a_small_file_that_expands_to_a_large_one_is_refused_before_it_is_unpacked(saved, name):
     pack(saved, name, bytes(2**24), zipfile.ZIP_DEFLATED)
     tracemalloc.start()
@@ -181,21 +173,6 @@ def test_a_small_file_that_expands_to_a_large_one_is_refused_before_it_is_unpack
         assert tracemalloc.get_traced_memory()[1] < 5 * 10**6
     finally:
         tracemalloc.stop()
-
-
-def test_an_error_quotes_little_of_a_foreign_file(saved):
-    """Python's zipfile quotes a whole name that differs: here, by its length, all of the file."""
-    content = saved.read_bytes()
-    saved.write_bytes(content[:26] + b"\xff\x04" + content[28:])
-    with pytest.raises(InputError, match="File name in directory") as error:
-        nets.load_net(saved, DeepNet)
-    assert len(str(error.value)) < 500
-
-
-def test_a_type_in_which_a_few_values_fill_the_memory_is_refused():
-    with pytest.raises(ValueError, match=r"2 values of <U300000000, 2,400,000,000 bytes, more than 16,777,216"):
-        nets.array_of(["no", "yes"], "<U300000000")
-    np.testing.assert_array_equal(nets.array_of(["no", "yes"], "<U3"), np.array(["no", "yes"]), strict=True)
 
 
 ONE_ARRAY = b"\x93NUMPY\x01\0\x36\0{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}\n" + bytes(8)

@@ -50,9 +50,8 @@ def test_steps_are_those_computed_by_hand(make, gradients, expected):
 
 @pytest.mark.parametrize("gradient", [1e-3, 1, -1e3])
 def test_adams_first_step_is_the_learning_rate_for_any_gradient(gradient):
-    np.testing.assert_allclose(
-        steps(partial(Adam, lr=5e-3), [gradient]), [1 - math.copysign(5e-3, gradient)], rtol=1e-6
-    )
+    found = steps(partial(Adam, lr=5e-3), [gradient])
+    np.testing.assert_allclose(found, [1 - math.copysign(5e-3, gradient)], rtol=1e-6)
 
 
 def test_nesterovs_parameters_are_the_look_ahead_points_of_the_paper():

@@ -104,10 +104,9 @@ def two_kinds(monkeypatch):
 
 def test_gates_of_several_kinds_of_block_are_drawn_apart_each_in_its_colour(two_kinds, workdir):
     write("run.json", two_kinds)
-    drawn = [path.name for path in pictures.draw(Path("run.json"), Path("here"))]
-    assert drawn == ["learning_curves.png", "training_loss.png"] + [
-        f"{name}-{kind}.png" for name in GATE_PICTURES for kind in ("highway", "own")
-    ]
+    drawn = [path.stem for path in pictures.draw(Path("run.json"), Path("here"))]
+    assert drawn[:2] == ["learning_curves", "training_loss"]
+    assert drawn[2:] == [f"{name}-{kind}" for name in GATE_PICTURES for kind in ("highway", "own")]
     shown = {}
     for kind, of_kind in pictures.kinds_with_gates(two_kinds).items():
         bars = pictures.T_gate_bars(of_kind).patches
@@ -189,22 +188,20 @@ def test_only_the_committed_log_has_its_pictures_in_viz_by_whatever_path(workdir
     Path("link.json").symlink_to(committed)
     for path in (committed, committed.absolute(), Path("runs/../runs/lesions.json"), Path("link.json")):
         assert figures.picture_folder(path, committed) == Path("viz")
-    assert figures.picture_folder(copy, committed) == figures.picture_folder(copy.absolute(), committed)
     assert figures.picture_folder(copy, committed) == Path("viz/lesions")
     assert figures.picture_folder("elsewhere/lesions-.json", committed) == Path("viz/unnamed")
 
 
-@pytest.mark.parametrize("program", [pictures, gif])
-def test_a_file_that_is_no_picture_of_a_log_is_not_replaced(workdir, refused, program):
-    write("mine.json", made_up_log(epochs=1))
-    mine = [Path("mine.gif")] if program is gif else [Path("here", f"{name}.png") for name in RUN_PICTURES]
-    out = (mine[0] if program is gif else mine[0].parent).as_posix()
+@pytest.mark.parametrize(
+    ("program", "out", "mine"), [(pictures, "here", Path("here/T_gate_bars.png")), (gif, "mine.gif", Path("mine.gif"))]
+)
+def test_a_file_that_is_no_picture_of_a_log_is_not_replaced(workdir, refused, program, out, mine):
+    write("mine.json", made_up_log(blocks=["highway"], epochs=1))
     assert program.main(["mine.json", "--out", out]) == program.main(["mine.json", "--out", out]) == 0
-    mine[-1].write_bytes(b"a photograph")
+    mine.write_bytes(b"a photograph")
     before = files_below(workdir)
     error = refused(program.main, ["mine.json", "--out", out])
-    expected = f"{mine[-1].as_posix()}: expected no file, or a picture of a log, found another; move it"
-    assert expected in slashes(error)
+    assert f"{mine.as_posix()}: expected no file, or a picture of a log, found another; move it" in error
     assert files_below(workdir) == before
 
 
@@ -358,7 +355,7 @@ def test_gates_are_shown_of_the_runs_that_are_furthest_until_all_are():
 
 @pytest.mark.slow
 def test_animation_has_a_frame_an_epoch_and_repeats(workdir):
-    write("run.json", made_up_log(epochs=4))
+    write("run.json", made_up_log(blocks=["highway"], epochs=2))
     path = gif.animate(Path("run.json"))
     assert path == Path("highway_networks.gif")
     assert path.read_bytes() == gif.animate("run.json", "again/a.gif").read_bytes()
@@ -368,17 +365,11 @@ def test_animation_has_a_frame_an_epoch_and_repeats(workdir):
         assert animation.info["loop"] == 0
         frames = [frame.convert("RGB") for frame in ImageSequence.Iterator(animation)]
         durations = [frame.info["duration"] for frame in ImageSequence.Iterator(animation)]
-    assert len(frames) == 5
-    assert durations == [gif.FRAME_MS] * 4 + [gif.LAST_FRAME_MS]
+    assert len(frames) == 3
+    assert durations == [gif.FRAME_MS] * 2 + [gif.LAST_FRAME_MS]
     assert gif.LAST_FRAME_MS >= 10 * gif.FRAME_MS, "there is time to read it"
     colors = np.unique(np.concatenate([np.asarray(frame).reshape(-1, 3) for frame in frames]), axis=0)
     assert len(colors) <= gif.PALETTE_COLORS
-
-
-def test_few_frames_of_an_animation_are_in_memory_at_once():
-    drawn = iter([np.zeros((4, 4, 3), np.uint8)] * (gif.TOGETHER + 1))
-    next(gif.share_palettes(drawn))
-    assert len([*drawn]) == 1
 
 
 @pytest.mark.parametrize(
@@ -465,8 +456,8 @@ def test_a_picture_that_cannot_be_drawn_leaves_all_of_them_as_they_were(workdir)
     axes.set_title("$\\nosuchcommand$")
     with refused_with("run.json: expected a log to make b.png of, found: ValueError", "nosuchcommand", "anew"):
         figures.save_all({"a.png": lambda: whole, "b.png": lambda: broken}, Path(), "run.json")
-    assert set(files_below(workdir)) == {"a.png", "run.json"}
-    assert (workdir / "a.png").read_text("utf-8") == "old, of a log with sha256 0"
+    assert files_below(workdir).keys() == {"a.png", "run.json"}
+    assert Path("a.png").read_text("utf-8").startswith("old")
 
 
 def test_a_page_is_saved_as_it_is_but_for_what_it_was_drawn_from(workdir):
@@ -483,9 +474,9 @@ FORMATS = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_log_gives_the_same_bytes_in_each_format(format, workdir):
-    write("ü.json", made_up_log(epochs=1))
+    write("ü.json", made_up_log(blocks=["highway"], epochs=1))
     flags = ["ü.json", "--format", format, "--out"]
-    assert pictures.main([*flags, "a"]) == pictures.main([*flags, "b"]) == pictures.main([*flags, "b"]) == 0
+    assert pictures.main([*flags, "a"]) == pictures.main([*flags, "b"]) == 0
     for picture in Path("a").iterdir():
         assert picture.read_bytes() == Path("b", picture.name).read_bytes()
         assert picture.suffix == f".{format}"
@@ -509,9 +500,8 @@ def test_out_chooses_the_picture_that_it_is_named_like(workdir, refused, capsys)
     assert slashes(capsys.readouterr().out) == "drew a/T_gate_bars.svg\n"
     before = files_below(workdir)
     assert "or a name like learning_curves.png" in refused(pictures.main, ["log.json", "--out", "bars.png"])
-    assert "found T_gate_bars.png; name one log" in refused(
-        pictures.main, ["log.json", "log.json", "--out", "T_gate_bars.png"]
-    )
+    two = ["log.json", "log.json", "--out", "T_gate_bars.png"]
+    assert "found T_gate_bars.png; name one log" in refused(pictures.main, two)
     assert files_below(workdir) == before
 
 
@@ -566,11 +556,3 @@ def test_names_in_any_script_are_escaped_where_no_font_has_them():
     words = [text.get_text() for text in figure.findobj(Text)]
     assert words.count("\\u732b é σ") == 2
     assert "\\u732b é σ $" in words
-
-
-def test_a_name_in_mathematics_is_escaped():
-    figure, _ = figures.new_figure("gates", 2)
-    with warnings.catch_warnings(action="error"):
-        figures.set_title(figure, "猫: $b_T$", math=True)
-        figure.draw_without_rendering()
-    assert figure.get_suptitle() == "\\u732b: $b_T$"

@@ -5,8 +5,8 @@ import pytest
 
 from experiments.quotes import PAPER, Stated, errors
 
-STUDY = {"loss": 1.25, "plain": 2.14, "lead": -0.5, "tiny": np.float32(0.28), "lost": float("nan"), "endless": np.inf}
-STUDY |= {"seeds": np.int64(5), "runs": 60_000, "huge": 10**400, "values": np.array([3.0, 1.0, 2.0]), "ten": 10}
+STUDY = {"loss": 1.25, "plain": 2.14, "lead": -0.5, "tiny": np.float32(0.28), "lost": float("nan")}
+STUDY |= {"seeds": np.int64(5), "runs": 60_000, "values": np.array([3.0, 1.0, 2.0]), "ten": 10}
 STUDY |= {"ahead": np.bool_(True), "behind": np.bool_(False), "verdict": "not reproduced", "other": "Alike"}
 STUDY |= {"by": {"tanh": 2.14, ("tanh", 5): 7}, "near": lambda a, b: abs(a - b) < 0.3}
 
@@ -25,7 +25,6 @@ RIGHT = [
     ("All 60,000 runs end.", "60,000 runs = runs"),
     ("**Five** seeds each.", "**Five** seeds each = seeds"),
     ("From −0.5 to -0.5 and +0.5 points.", "From −0.5 to -0.5 and +0.5 points = (lead, lead, -lead)"),
-    ("From 2.1–5 seeds.", "From 2.1–5 seeds = [plain, seeds]"),
     ("It is 28 ± 2.1 % here.", "28 ± 2.1 % = (100 * tiny, plain)"),
     ("From 3 to 1 to 2.", "From 3 to 1 to 2 = values"),
     ("Two and three nets.", "Two and three nets = sorted(values)[1:]"),
@@ -35,13 +34,10 @@ RIGHT = [
     ("Both are alike.", "Both are alike = near(loss, plain - 1)"),
     ("It leads by 2.1 points.", "leads by 2.1 points = (plain, ahead)"),
     ("It is **Not reproduced** here.", "**Not reproduced** = verdict"),
-    ("It is **not reproduced** here.", "It is **not reproduced** = verdict"),
     ("| sum | **not reproduced** |", "| **not reproduced** | = verdict"),
-    ("| tanh | Alike |", "| Alike | = other"),
     ("| tanh | alike | 2.1 |", "| tanh | alike | 2.1 | = (other, plain)"),
     ("| a | 5 |\n|:-|-:|\n|b|2.1|", "| a | 5 | = seeds", "| b | 2.1 | = plain"),
     ("So **gates win\nand hold**.", "gates win and hold = ahead"),
-    ("So **gates** win.", "So **gates** win = ahead"),
     ("With y = x + H it\nis 2.1.", "y = x + H it is 2.1 = plain"),
     ("On CIFAR-10 x_0, 10^-3, 3 × 3, the 3rd: 5.", "On CIFAR-10 x_0, 10^-3, 3 × 3, the 3rd: 5 = seeds"),
     ("In tables 1 and 2.1 (section 3.1): 5.", "In tables 1 and 2.1 (section 3.1): 5 = seeds"),
@@ -59,44 +55,32 @@ WRONG = [  # the quoted words, which are the whole text; the expression; why it 
     ("A loss of 2.2", "plain", "the value is 2.14"),
     ("A lead of 0.5", "lead", "the value is -0.5"),
     ("A lead of –0.5", "-lead", "the value is 0.5"),
-    ("A lead of +0", "lead", "the value is -0.5"),
     ("All 60,000 runs", "runs / 1000", "the value is 60.0"),
     ("Six seeds", "seeds", "the value is 5"),
-    ("Five thousand seeds", "seeds", "the value is 5"),
     ("It is 3,5 %", "seeds", "the value is 5"),
     ("From 2.1 to 3 %", "plain", "the value is 2.14"),
     ("About 5 %", "(seeds, seeds)", "the value is"),
     ("From 5 to 2.1 %", "(plain, seeds)", "the value is"),
     ("It has no number", "values[5:]", "the value is []"),
     ("It is 5 %", "lost", "the value is nan"),
-    ("It is 5 %", "endless", "the value is inf"),
-    ("It is 5 %", "huge", "OverflowError"),
     ("It is 5 %", "(seeds, by)", "the value is"),
     ("It leads", "ahead and behind", "the value is False"),
-    ("It leads by 9.9 points", "ahead", "the value is True"),
     ("It leads by 2.1 points", "(plain, behind)", "the value is"),
     ("**reproduced**", "verdict", "the value is not reproduced"),
     ("| **alike** | **not reproduced** | 5 |", "(verdict, seeds)", "the value is"),
     ("Not **alike**", "other", "the value is Alike"),
     ("It is alike", "other", "the value is Alike"),
-    ("| a | b | alike |", "other", "the value is Alike"),
-    ("| not alike | 5 |", "(other, seeds)", "the value is"),
-    ("| not reproduced | alike |", "(other, verdict)", "the value is"),
     ("| **alike** | 2.1 |", "plain", "the value is 2.14"),
     ("It is 5 %", "5", "without a name"),
-    ("It is 5 %", "round(5)", "without a name"),
     ("It is 5 % of 5", "(5, seeds)", "without a name"),
     ("It is 5 %", "seds", "NameError: seds is neither"),
     ("It is 5 %", 'by["relu"]', "KeyError: 'relu'"),
-    ("It is 5 %", "runs / (runs - runs)", "ZeroDivisionError"),
     ("It is 5 %", "seeds +", "SyntaxError"),
     ("It is 5 %", "9**9**9**9 + seeds", "OverflowError"),
     ("It is 5 %", "__import__('os')", "__import__ is neither"),
     ("It is 5 %", "near.__name__", "__name__ is private"),
-    ("It is 5 %", "().__class__", "__class__ is private"),
     ("It is 5 %", "[verdict.upper][0]()", "upper is private or a method"),
     ("It is 5 %", "(lambda: seeds)()", "Lambda is neither"),
-    ("It is 5 %", "seeds ^ 1", "BitXor is neither"),
 ]
 
 

@@ -71,8 +71,7 @@ class OwnConfig(TrainingConfig, Architecture):
 
 def test_a_family_of_ones_own_trains_in_the_laboratory_as_alone(digits):
     config = OwnConfig(epochs=1, n_train=150, n_test=50)
-    flat = [run.net.params.flat for run in (train_resumably(config, digits), train(config, digits))]
-    np.testing.assert_array_equal(*flat)
+    np.testing.assert_array_equal(*(run(config, digits).net.params.flat for run in (train_resumably, train)))
     with pytest.raises(InputError, match=r"`units`: expected a value of type int, found 2\.5"):
         OwnConfig(units=2.5)
     parser = argparse.ArgumentParser()
@@ -178,13 +177,13 @@ def test_with_validation_samples_the_test_set_is_scored_last_only(digits):
 
 def test_validation_samples_are_other_training_samples(digits):
     """Those trained on are the same as without any."""
-    numbered = digits._replace(
-        train_x=np.arange(len(digits.train_x), dtype=float)[:, None], test_x=np.zeros((len(digits.test_x), 1))
-    )
+    numbers = np.arange(len(digits.train_x), dtype=float)[:, None]
+    numbered = digits._replace(train_x=numbers, test_x=np.zeros((len(digits.test_x), 1)))
     without, training = (Training(dataclasses.replace(SMALL, n_validation=n), numbered) for n in (0, 40))
     np.testing.assert_array_equal(training.data.train_x, without.data.train_x)
     assert len(set(training.data.train_x[:, 0]) | set(training.validation[0][:, 0])) == SMALL.n_train + 40
-    np.testing.assert_array_equal(digits.train_y[training.validation[0][:, 0].astype(int)], training.validation[1])
+    for x, y in (training.data[:2], training.validation):
+        np.testing.assert_array_equal(digits.train_y[x[:, 0].astype(int)], y)
 
 
 def test_fewer_training_samples_may_be_scored(digits):
@@ -229,9 +228,8 @@ def regression(targets: int = 2) -> Dataset:
     return Dataset(x[:400], y[:400], x[400:], y[400:], targets)
 
 
-REGRESSION = Config(
-    loss="squared-error", depth=3, hidden=20, epochs=40, lr=1e-2, batch_size=32, n_train=400, n_test=100
-)
+SIZES = {"n_train": 400, "n_test": 100, "batch_size": 32}
+REGRESSION = Config(loss="squared-error", depth=3, hidden=20, epochs=40, lr=1e-2, **SIZES)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -285,20 +283,14 @@ def test_a_run_that_diverges_ends_there_and_says_so_without_a_warning(digits):
 
 
 def test_a_run_without_scores_is_otherwise_the_same_run(digits):
-    training = Training(DIVERGING, digits)
-    *finite, last = training.epochs(scored=False)
-    assert training.diverged
-    assert training.epoch == len(finite) + 1 < DIVERGING.epochs
-    assert np.isfinite(finite).all()
-    assert not math.isfinite(last)
-    assert (training.history.epoch, training.gate_means) == ([], [])
-    assert list(training.epochs(scored=False)) == []
-
-    scored, unscored = Training(SMALL, digits), Training(SMALL, digits)
+    scored, unscored, diverging = Training(SMALL, digits), Training(SMALL, digits), Training(DIVERGING, digits)
     losses = list(scored.epochs())
     assert math.isnan(losses[0])
     assert list(unscored.epochs(scored=False)) == losses[1:]
     np.testing.assert_array_equal(unscored.net.params.flat, scored.net.params.flat)
+    *finite, last = diverging.epochs(scored=False)
+    assert np.isfinite(finite).all()
+    assert (math.isfinite(last), diverging.diverged, diverging.history.epoch) == (False, True, [])
 
 
 # ---------------------------------------------------------------------------------------- batches
@@ -352,10 +344,8 @@ def test_a_wide_net_trains_in_slices_to_the_same_bits_whatever_the_cpus(digits, 
     monkeypatch.setattr(slices, "free_cpus", lambda: cpus)
     wide = dataclasses.replace(SMALL, hidden=200, depth=2, batch_size=600, n_train=1300, epochs=1)
     monkeypatch.setattr(slices, "WIDE", 200**2 * 600)
-    training = Training(wide, digits)
+    training = train_to(Training(wide, digits), 1, scored=False)
     assert [len(w.rows) for w in training.workspaces.values() if isinstance(w, slices.SlicedWorkspace)] == [3]
-    for _ in training.epochs(scored=False):
-        pass
     found = training.net.params.flat.copy()
     monkeypatch.setattr(slices, "free_cpus", lambda: 3 - cpus)
     again = train_resumably(wide, digits).net.params.flat
@@ -406,47 +396,24 @@ def test_batch_normalisation_trains_on_the_whole_batch_at_once():
     assert isinstance(net.workspace(100, np.random.default_rng(0)), ConvWorkspace)
 
 
+@pytest.mark.posix
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @COUNTED
-def test_the_limit_on_threads_lasts_until_the_last_of_several_has_left():
-    with threadpool_limits(2, user_api="blas"):
-        before, inside, leave = threads_now(), threading.Event(), threading.Event()
+def test_the_limit_lasts_until_the_last_thread_has_left_and_a_fork_neither_waits_for_it_nor_keeps_it():
+    inside, leave = threading.Event(), threading.Event()
 
-        def hold() -> None:
-            with one_thread():
+    def hold() -> None:
+        with one_thread():
+            with threads._lock:
                 inside.set()
-                leave.wait()
+                time.sleep(0.2)  # so long that the fork meanwhile begins
+            leave.wait()
 
+    with threadpool_limits(2, user_api="blas"):
         other = threading.Thread(target=hold)
         with one_thread():
             other.start()
             inside.wait()
-        assert threads_now() == {1}
-        leave.set()
-        other.join()
-        assert threads_now() == before
-
-
-@pytest.mark.posix
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-@COUNTED
-def test_a_process_that_forks_while_threads_predict_neither_waits_for_them_nor_keeps_their_limit():
-    inside, locked, leave = threading.Event(), threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with one_thread():
-            inside.set()
-            leave.wait()
-
-    def lock() -> None:
-        with threads._lock:
-            locked.set()
-            time.sleep(0.2)  # so long that the fork meanwhile begins
-
-    with threadpool_limits(2, user_api="blas"):
-        others = [threading.Thread(target=hold), threading.Thread(target=lock)]
-        for other, there in zip(others, (inside, locked), strict=True):
-            other.start()
-            there.wait()
         if not (child := os.fork()):
             signal.alarm(10)  # ends a child that waits
             with one_thread():
@@ -454,8 +421,7 @@ def test_a_process_that_forks_while_threads_predict_neither_waits_for_them_nor_k
             os._exit((first, threads_now()) != ({1}, {2}))
         ended, here = os.waitpid(child, 0)[1], threads_now()
         leave.set()
-        for other in others:
-            other.join()
+        other.join()
         assert (ended, here, threads_now()) == (0, {1}, {2})
 
 
@@ -490,8 +456,3 @@ def test_a_process_that_lacks_a_block_or_a_loss_says_so(digits, monkeypatch, fie
     monkeypatch.delitem(table, "own")
     with pytest.raises(InputError, match=f"`{field}`: expected one of .*, found own; "):
         Training(config, digits)
-
-
-def test_a_batch_size_far_above_the_samples_costs_nothing(digits):
-    found = Training(Config(depth=1, n_train=60, batch_size=10**11), digits)
-    assert {*found.workspaces} == {60}

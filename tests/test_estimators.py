@@ -242,7 +242,6 @@ def test_training_ends_without_gain(recwarn):
     [
         (HighwayClassifier, {}, X, Y, "standardise X, allow more, or raise tol"),
         (HighwayClassifier, {}, StandardScaler().fit_transform(X), Y, "allow more, or raise tol"),
-        (HighwayClassifier, {}, csr_array(X), Y, "standardise X, allow more, or raise tol"),
         (HighwayRegressor, {}, NUMBERS_X, NUMBERS_Y, "allow more, or raise tol"),
         (HighwayRegressor, {}, 9 * NUMBERS_X, 9 * NUMBERS_Y, "standardise X and y, allow more, or raise tol"),
         (HighwayClassifier, {"tol": 0.5, "max_iter": 20}, X, Y, None),
@@ -565,7 +564,6 @@ def test_files_that_are_no_saved_estimator_are_refused(tmp_path):
         ("block", "transformer", "one of plain, highway"),
         ("gate_bias", math.nan, "a finite number or auto, found nan"),
         ("max_iter", 10**400, r"a number up to 9.2e\+18, found 10000"),
-        ("gate_bias", 10**400, r"a number up to 3.4e\+38 or auto"),
         ("batch_size", "all", "of type int or auto, found 'all'"),
         ("learning_rate", "1e-3", "of type float, found '1e-3'"),
         ("validation_fraction", 1.0, r"a number in \[0, 1\)"),

@@ -60,7 +60,6 @@ class OwnConfig(TrainingConfig, Architecture):
     """A family of nets with a name of its own for their width, and types as `from __future__ import annotations`."""
 
     units: "int" = hyperparameter(8, "units in each block")  # noqa: RUF009, a field
-    kind: "OnlyForTypeCheckers" = hyperparameter("any", "a type that is not there")  # noqa: F821, RUF009
     noisy: "bool" = hyperparameter(False, "adds noise")  # noqa: RUF009
     title = "own"
     depth = 1
@@ -77,7 +76,6 @@ def test_a_family_of_ones_own_trains_in_the_laboratory_as_alone(digits):
     parser = argparse.ArgumentParser()
     add_hyperparameters(parser, OwnConfig)
     assert vars(parser.parse_args(["--units", "3", "--noisy"])) == {"units": [3], "noisy": True}
-    assert vars(parser.parse_args(["--kind", "other"])) == {"kind": ["other"]}
 
 
 # ---------------------------------------------------------------------------------- reproducibility

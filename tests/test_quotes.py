@@ -20,7 +20,6 @@ def found(text: str, *lines: str, source: str = "study", **settings) -> list[str
 RIGHT = [
     ("The loss is 2.1 here.", "loss is 2.1 = plain"),
     ("The loss is 2.14 here.", "loss is 2.14 = plain"),
-    ("A half is 1.3 or 1.2, it says.", "A half is 1.3 or 1.2 = (loss, loss)"),
     ("It is 28.4 % here.", "It is 28.4 % = seeds * 5.67"),  # 28.349999999999998
     ("All 60,000 runs end.", "60,000 runs = runs"),
     ("**Five** seeds each.", "**Five** seeds each = seeds"),

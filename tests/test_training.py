@@ -398,12 +398,14 @@ def test_batch_normalisation_trains_on_the_whole_batch_at_once():
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @COUNTED
 def test_the_limit_lasts_until_the_last_thread_has_left_and_a_fork_neither_waits_for_it_nor_keeps_it():
-    inside, leave = threading.Event(), threading.Event()
+    inside, alone, locked, leave = (threading.Event() for _ in range(4))
 
     def hold() -> None:
         with one_thread():
+            inside.set()
+            alone.wait()
             with threads._lock:
-                inside.set()
+                locked.set()
                 time.sleep(0.2)  # so long that the fork meanwhile begins
             leave.wait()
 
@@ -412,6 +414,8 @@ def test_the_limit_lasts_until_the_last_thread_has_left_and_a_fork_neither_waits
         with one_thread():
             other.start()
             inside.wait()
+        alone.set()
+        locked.wait()
         if not (child := os.fork()):
             signal.alarm(10)  # ends a child that waits
             with one_thread():

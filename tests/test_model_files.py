@@ -81,7 +81,9 @@ def test_a_file_that_is_written_again_keeps_its_mode(saved, tmp_path):
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
 def test_the_tensors_of_a_copy_are_views_of_its_own_flat_vector(make, again):
     net = make()
-    other = again(net)
+    other, params = again(net), again(net.params)
+    assert (type(params), params.keys()) == (dict, net.params.keys()), "views would come apart"
+    assert not any(np.shares_memory(params[name], tensor) for name, tensor in net.params.items())
     for name, tensor in net.tensors().items():
         np.testing.assert_array_equal(other.tensors()[name], tensor)
     for tensor in (other.params.flat, *other.buffers.values()):

@@ -13,7 +13,6 @@ from scipy.sparse import bsr_array, coo_array, csc_array, csr_array, dia_array, 
 import highway_estimators  # noqa: F401, adds the loss of labels
 import highway_networks as hn
 from conv_highway_networks import Blocks, ConvNet, Convolution
-from conv_recipes import configure
 from highway_lab.nets import without
 from highway_networks import SCHEDULES, Config, Dataset, DeepNet, InputError, train
 
@@ -261,11 +260,6 @@ def test_a_tensor_is_assigned_in_place_and_a_block_that_is_not_there_is_named():
         with pytest.raises(IndexError, match="index 99 is out of bounds"):
             without(of, [99])
         assert (without(of, []).depth, without(of, [0]).depth) == (1, 0)
-
-
-def test_a_recipe_that_is_not_there_is_refused():
-    with pytest.raises(InputError, match=r"`net`: expected one of mnist-16, .*, found mnist-17; choose another"):
-        configure("mnist-17")
 
 
 @pytest.mark.parametrize("y", [[-1, 0], [0, 2]], ids=str)

@@ -102,9 +102,8 @@ def two_kinds(monkeypatch):
     return log
 
 
-def test_gates_of_several_kinds_of_block_are_drawn_apart_each_in_its_colour(two_kinds, workdir):
-    write("run.json", two_kinds)
-    drawn = [path.stem for path in pictures.draw(Path("run.json"), Path("here"))]
+def test_gates_of_several_kinds_of_block_are_drawn_apart_each_in_its_colour(two_kinds):
+    drawn = [*pictures.figures_of(two_kinds)]
     assert drawn[:2] == ["learning_curves", "training_loss"]
     assert drawn[2:] == [f"{name}-{kind}" for name in GATE_PICTURES for kind in ("highway", "own")]
     shown = {}
@@ -115,11 +114,9 @@ def test_gates_of_several_kinds_of_block_are_drawn_apart_each_in_its_colour(two_
     assert shown["own"][0] != shown["highway"][0]
 
 
-def test_curves_bars_and_pictures_are_named_by_what_varies(workdir):
+def test_curves_bars_and_pictures_are_named_by_what_varies():
     log = made_up_log(blocks=("highway",), lr=(0.01, 0.002), depths=(4,))
-    write("run.json", log)
-    drawn = [path.name for path in pictures.draw(Path("run.json"), Path("here"))]
-    assert drawn[2:] == [f"{name}-lr-{lr}.png" for name in GATE_PICTURES for lr in (0.01, 0.002)]
+    assert [*pictures.figures_of(log)][2:] == [f"{name}-lr-{lr}" for name in GATE_PICTURES for lr in (0.01, 0.002)]
     left, _ = pictures.learning_curves(log)
     assert [line.get_label() for line in left.lines] == ["lr 0.01", "lr 0.002", "chance"]
     assert len({line.get_color() for line in left.lines}) == 3

@@ -83,9 +83,7 @@ def test_with_numpy_alone_the_installed_core_trains_saves_and_loads(wheel, tmp_p
     program = tmp_path / "env" / "bin" / "highway-networks"
     done = subprocess.run([program, "--quick"], cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=100)
     assert done.returncode == 2
-    assert done.stderr.startswith(
-        "highway-networks: error: expected the packages that this program needs, found: No module"
-    )
+    assert done.stderr.startswith("highway-networks: error: expected the packages that this program needs, found: ")
     assert done.stderr.count("\n") == 1
 
 

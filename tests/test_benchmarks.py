@@ -238,7 +238,6 @@ def test_committed_picture_is_that_of_the_committed_log(tmp_path):
         (["training_step", "--json", str(ROOT / "benchmarks/conv_step.json")], "or replace it (--replace)"),
         (["training_step", "--json", str(ROOT / "README.md")], "--json: expected a name like training_step.json"),
         (["plot", "--out", str(ROOT / "README.md")], "a name that ends with .png, .pdf, .svg, found"),
-        (["conv_step", "--only", "floor"], "floor"),
         (["plot", "no-such.json"], "python -m benchmarks training_step --json no-such.json"),
         (["article"], "invalid choice: 'article'"),
     ],

@@ -101,6 +101,7 @@ def test_a_record_is_its_class_and_three_colours_of_32_rows(folder, payloads):
     assert image[1, 0, 0] == record[1 + 1024]
     assert image[2, 31, 30] == record[-2]
     np.testing.assert_array_equal(data.test_y, np.frombuffer(payloads[TEST], np.uint8)[::RECORD])
+    np.testing.assert_array_equal(load(folder).train_x, data.train_x)  # the folder itself may be named
 
 
 def test_of_two_labels_the_last_is_the_class(tmp_path, monkeypatch):
@@ -124,7 +125,6 @@ def flip(payload: bytes, place: int) -> bytes:
 
 
 BAD_RECORDS = {
-    "cut short": ("data_batch_2.bin", lambda payload: payload[:-1], f"{N_TRAIN * RECORD - 1:,} bytes"),
     "a record short": (TEST, lambda payload: payload[:-RECORD], f"{(N_TEST - 1) * RECORD:,} bytes"),
     "a changed pixel": ("data_batch_1.bin", lambda payload: flip(payload, len(payload) - 1), "sha256"),
     "another beginning of the test": (TEST, lambda payload: flip(payload, RECORD), "sha256"),
@@ -171,10 +171,6 @@ def test_only_the_missing_files_are_unpacked(folder, archive, payloads):
     found = files_below(folder)
     assert found.pop("data_batch_1.bin.xz") == kept
     assert found == {name: payload for name, payload in payloads.items() if name != "data_batch_1.bin"}
-
-
-def test_the_data_directory_may_be_the_folder_of_the_batches(folder):
-    np.testing.assert_array_equal(load(folder).train_x, load(folder.parent).train_x)
 
 
 @pytest.mark.parametrize(("name", "key", "labels"), [("cifar-10", b"labels", 1), ("cifar-100", b"fine_labels", 2)])

@@ -52,13 +52,6 @@ def test_missing_files_are_downloaded_once(mirrored, serve, closed_port, tmp_pat
         np.testing.assert_array_equal(downloaded, read_again)
 
 
-class Missing(Handler):
-    def do_GET(self):
-        self.send_error(404)
-
-    do_HEAD = do_GET
-
-
 class Interrupted(Handler):
     """Hangs up halfway through the file."""
 
@@ -70,7 +63,7 @@ class Interrupted(Handler):
         self.wfile.write(content[: len(content) // 2])
 
 
-@pytest.fixture(params=[Missing, Interrupted, "closed port", "silent", "other content"])
+@pytest.fixture(params=["missing", "interrupted", "closed port", "silent", "other content"])
 def bad_mirror(request, serve, closed_port, tmp_path, monkeypatch) -> Iterator[str]:
     """A mirror that fails."""
     if request.param == "closed port":
@@ -84,8 +77,10 @@ def bad_mirror(request, serve, closed_port, tmp_path, monkeypatch) -> Iterator[s
     elif request.param == "other content":
         write_small_mnist(tmp_path / "other", n_train=61)
         yield serve(tmp_path / "other")
+    elif request.param == "missing":
+        yield serve(tmp_path / "nowhere")
     else:
-        yield serve(tmp_path / "good", request.param)
+        yield serve(tmp_path / "good", Interrupted)
 
 
 @pytest.mark.slow

@@ -223,12 +223,6 @@ def test_early_stopping_goes_by_the_loss_that_is_minimised():
     assert -net.best_validation_score_ == pytest.approx(loss)
 
 
-def test_a_loss_of_other_targets_is_refused():
-    for loss in ("cross-entropy", "absolute"):
-        with pytest.raises(ValueError, match=f"^loss: expected squared-error, huber, quantile.*, found '{loss}'"):
-            HighwayRegressor(**SMALL, loss=loss).fit(NUMBERS_X, NUMBERS_Y)
-
-
 def test_training_ends_without_gain(recwarn):
     assert epochs_without_gain([1.0, 2.0, 1.0, 1.9, 2.05], 0.1) == 3  # since the last gain over the best
     done = small(max_iter=50, tol=10.0, n_iter_no_change=3).fit(X, Y)
@@ -242,7 +236,6 @@ def test_training_ends_without_gain(recwarn):
     [
         (HighwayClassifier, {}, X, Y, "standardise X, allow more, or raise tol"),
         (HighwayClassifier, {}, StandardScaler().fit_transform(X), Y, "allow more, or raise tol"),
-        (HighwayClassifier, {}, csr_array(X), Y, "standardise X, allow more, or raise tol"),
         (HighwayRegressor, {}, NUMBERS_X, NUMBERS_Y, "allow more, or raise tol"),
         (HighwayRegressor, {}, 9 * NUMBERS_X, 9 * NUMBERS_Y, "standardise X and y, allow more, or raise tol"),
         (HighwayClassifier, {"tol": 0.5, "max_iter": 20}, X, Y, None),
@@ -565,7 +558,6 @@ def test_files_that_are_no_saved_estimator_are_refused(tmp_path):
         ("block", "transformer", "one of plain, highway"),
         ("gate_bias", math.nan, "a finite number or auto, found nan"),
         ("max_iter", 10**400, r"a number up to 9.2e\+18, found 10000"),
-        ("gate_bias", 10**400, r"a number up to 3.4e\+38 or auto"),
         ("batch_size", "all", "of type int or auto, found 'all'"),
         ("learning_rate", "1e-3", "of type float, found '1e-3'"),
         ("validation_fraction", 1.0, r"a number in \[0, 1\)"),
@@ -600,11 +592,6 @@ def test_labels_are_not_cut_to_those_that_are_known():
 @pytest.mark.parametrize("y", [np.r_[Y[:-1], 3], np.arange(150) // 2], ids=["one of a class", "75 classes of two"])
 def test_classes_too_small_to_be_parted_alike_are_parted_anyhow(y):
     assert small(early_stopping=True, validation_fraction=0.1).fit(X, y).validation_scores_
-
-
-def test_too_few_samples_to_validate_by_are_refused():
-    with pytest.raises(ValueError, match="The validation set is too small"):
-        HighwayRegressor(**SMALL, early_stopping=True, validation_fraction=0.01).fit(X[:20], Y[:20])
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
@@ -715,6 +702,11 @@ def test_what_does_not_go_together_is_refused():
         small().partial_fit(X, Y)
     with pytest.raises(ValueError, match="partial_fit does not support early_stopping"):
         small(early_stopping=True).partial_fit(X, Y, classes=[0, 1, 2])
+    with pytest.raises(ValueError, match="The validation set is too small"):
+        HighwayRegressor(**SMALL, early_stopping=True, validation_fraction=0.01).fit(X[:20], Y[:20])
+    for loss in ("cross-entropy", "absolute"):
+        with pytest.raises(ValueError, match=f"^loss: expected squared-error, huber, quantile.*, found '{loss}'"):
+            HighwayRegressor(**SMALL, loss=loss).fit(NUMBERS_X, NUMBERS_Y)
     fitted = small(warm_start=True).fit(X, Y)
     with pytest.raises(ValueError, match=r"classes: expected \[0 1 2\]"):
         fitted.partial_fit(X, Y, classes=[0, 1])

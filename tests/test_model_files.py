@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from helpers import CONV_BLOCKS, SMALL_SHAPE, Intruder, contents, refuse_net, rewrite, small_conv_net, small_net
 
+from conv_highway_networks import Blocks, Convolution
 from highway_lab import nets
 from highway_lab.files import atomic_write
 from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, InputError
@@ -80,7 +81,9 @@ def test_a_file_that_is_written_again_keeps_its_mode(saved, tmp_path):
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
 def test_the_tensors_of_a_copy_are_views_of_its_own_flat_vector(make, again):
     net = make()
-    other = again(net)
+    other, params = again(net), again(net.params)
+    assert (type(params), params.keys()) == (dict, net.params.keys()), "views would come apart"
+    assert not any(np.shares_memory(params[name], tensor) for name, tensor in net.params.items())
     for name, tensor in net.tensors().items():
         np.testing.assert_array_equal(other.tensors()[name], tensor)
     for tensor in (other.params.flat, *other.buffers.values()):
@@ -89,7 +92,7 @@ def test_the_tensors_of_a_copy_are_views_of_its_own_flat_vector(make, again):
     assert not any((tensor == 7).any() for tensor in net.tensors().values())
 
 
-@pytest.mark.parametrize("make", [dense, everything])
+@pytest.mark.parametrize("make", [dense, partial(everything, stages=[Convolution(2), Blocks(1)])])
 def test_a_missing_misshapen_or_infinite_tensor_is_refused(tmp_path, make):
     """Also one that would broadcast."""
     net, path = make(), tmp_path / "net.npz"

@@ -282,9 +282,7 @@ def test_a_log_gives_back_what_was_written(tmp_path):
         ('"history": {}', '"history": {"train_loss": [1.0]}', "expected a history of 3 rows, found 1"),
         ('"clipped": 0.0', '"clipped": 2.0', "Expected `float` <= 1.0"),
         ('"score"', '"scores"', "unknown field `scores`"),
-        ('"result": ""', '"result": 3', "Expected `str`, got `int`"),
         ('"block": "highway"', '"block": "rezero-x"', "expected one of plain"),
-        ("{", "", "is malformed"),
     ],
 )
 def test_a_log_of_something_else_is_told_in_a_line(tmp_path, old, new, words):
@@ -419,7 +417,6 @@ def test_runs_on_other_images_are_never_mixed(tiny, refused, small_mnist):
         ('{1: Arm({"block": "plain"}, {"lr": (0.1,)})}', "names of at most 60 printable characters"),
         ('{"a": Arm({"block": "plain"}, {"lr": ()})}', "no value of lr"),
         ('{"a": Arm({"block": "plain"}, {"lr": 0.1})}', "TypeError"),
-        ('{"a": Arm({"block": "plain"}, {"speed": (0.1,)})}', "speed"),
         ('{"a": Arm({"block": "plain", "units": 3}, {"lr": (0.1,)})}', "units"),
         ('{"a": Arm({"block": "none"}, {"lr": (0.1,)})}', "expected one of plain"),
         ('{"a": Arm({"frozen": "W_Q"}, {"lr": (0.1,)})}', "expected names among W_in"),
@@ -438,13 +435,6 @@ def test_numbers_of_numpy_are_pythons_in_a_log(tiny, my_arm):
     assert tiny.main([*RUN, "--with", "my_arm.py"]) == 0
     runs = tiny.read(Path("runs/tiny-digits-my_arm.json")).runs
     assert {run.setting for run in runs if not run.task.result} == {*product((0.001, 0.01), (0, 1))}
-
-
-def test_lines_of_something_else_are_told_in_a_line(tiny, refused):
-    beside = LOG.with_suffix(".jsonl")
-    beside.parent.mkdir()
-    beside.write_bytes(jobs.sealed(b'{"environment": null, "task": {"lr": 1}}') + b"\n")
-    assert "line 1: expected a StudyRun of this version, found: no run of a study (KeyError" in refused(tiny.main, RUN)
 
 
 def test_a_study_has_to_say_in_which_size_it_takes_an_arm(tiny, my_arm, refused):

@@ -62,12 +62,9 @@ def check_events(folder: Path, run: logs.RunRecord) -> None:
 def hyperparameters(folder: Path) -> dict[str, object]:
     from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
 
-    (given,) = (
-        HParamsPluginData.FromString(value.metadata.plugin_data.content).session_start_info.hparams
-        for event in events(folder)
-        for value in event.summary.value
-        if value.tag == "_hparams_/session_start_info"
-    )
+    values = {value.tag: value for event in events(folder) for value in event.summary.value}
+    content = values["_hparams_/session_start_info"].metadata.plugin_data.content
+    given = HParamsPluginData.FromString(content).session_start_info.hparams
     return {name: getattr(value, value.WhichOneof("kind")) for name, value in given.items()}
 
 

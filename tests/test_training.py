@@ -60,7 +60,6 @@ class OwnConfig(TrainingConfig, Architecture):
     """A family of nets with a name of its own for their width, and types as `from __future__ import annotations`."""
 
     units: "int" = hyperparameter(8, "units in each block")  # noqa: RUF009, a field
-    kind: "OnlyForTypeCheckers" = hyperparameter("any", "a type that is not there")  # noqa: F821, RUF009
     noisy: "bool" = hyperparameter(False, "adds noise")  # noqa: RUF009
     title = "own"
     depth = 1
@@ -77,7 +76,6 @@ def test_a_family_of_ones_own_trains_in_the_laboratory_as_alone(digits):
     parser = argparse.ArgumentParser()
     add_hyperparameters(parser, OwnConfig)
     assert vars(parser.parse_args(["--units", "3", "--noisy"])) == {"units": [3], "noisy": True}
-    assert vars(parser.parse_args(["--kind", "other"])) == {"kind": ["other"]}
 
 
 # ---------------------------------------------------------------------------------- reproducibility
@@ -400,12 +398,14 @@ def test_batch_normalisation_trains_on_the_whole_batch_at_once():
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @COUNTED
 def test_the_limit_lasts_until_the_last_thread_has_left_and_a_fork_neither_waits_for_it_nor_keeps_it():
-    inside, leave = threading.Event(), threading.Event()
+    inside, alone, locked, leave = (threading.Event() for _ in range(4))
 
     def hold() -> None:
         with one_thread():
+            inside.set()
+            alone.wait()
             with threads._lock:
-                inside.set()
+                locked.set()
                 time.sleep(0.2)  # so long that the fork meanwhile begins
             leave.wait()
 
@@ -414,6 +414,8 @@ def test_the_limit_lasts_until_the_last_thread_has_left_and_a_fork_neither_waits
         with one_thread():
             other.start()
             inside.wait()
+        alone.set()
+        locked.wait()
         if not (child := os.fork()):
             signal.alarm(10)  # ends a child that waits
             with one_thread():

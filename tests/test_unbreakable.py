@@ -1,25 +1,20 @@
 """What goes wrong around the programs: lost output, signals, claims too large, files that are none, full disks."""
 
 import os
-import re
 import shlex
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from helpers import A_PIPE, ROOT, child_environment, files_below, limited_file_size, small_log
 
-import conv_recipes as conv
 import highway_lab.files
 import highway_networks as hn
 import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
 from experiments import common
 from highway_lab import commands, logs, programs
-from highway_lab.console import name_files
-from highway_networks import fitted
 
 DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
 SHORT = (*DIGITS, "--depth", "1", "--block", "plain")
@@ -52,10 +47,9 @@ def test_a_bare_python_is_enough(tmp_path, words):
 
 
 @pytest.mark.posix
-@pytest.mark.parametrize("words", [["a\nb.json"], ["a.json", "--out\r\nb"]], ids=["file", "flag"])
-def test_an_error_is_one_line_whatever_it_quotes(workdir, refused, words):
-    error = refused(viz.main, [*words, "\x1b[2J\x9b1m\x07\u202e"])  # would clear a terminal, colour, ring
-    assert re.search(r"a\\nb|\\r\\nb", error)
+def test_an_error_is_one_line_whatever_it_quotes(workdir, refused):
+    error = refused(viz.main, ["a\nb.json", "\x1b[2J\x9b1m\x07\u202e"])  # would clear a terminal, colour, ring
+    assert r"a\nb" in error
     assert error.removesuffix("\n").isprintable()
 
 
@@ -102,30 +96,12 @@ def test_a_full_disk_ends_the_job_with_a_line_and_it_goes_on_later(workdir, caps
     assert not Path("log.digits.jsonl").exists()
 
 
-def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, digits):
-    config = fitted(conv.configure("digits"), digits)
-    Path(f"log.{name_files('digits', config)}.npz").write_bytes(b"an earlier one")
-    Path("log.digits.jsonl").write_bytes(b"Dear diary")
-    before = files_below(workdir)
-    error = refused(conv.main, ["--net", "digits", "--out", "log.json", "--fresh"])
-    assert "log.digits.jsonl: expected a RunRecord a line, found something else; move the file" in error
-    assert files_below(workdir) == before
-
-
 def test_what_a_killed_writer_left_goes_with_the_next_writer(workdir):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     Path(f".log.json.{ended.pid}-0123abcd").write_text("torn and longer", "utf-8")
     with highway_lab.files.atomic_write("log.json") as file:
         file.write(b"whole")
-    assert files_below(workdir) == {"log.json": b"whole"}
-
-
-def test_two_writers_of_a_file_do_not_meet(workdir):
-    with highway_lab.files.atomic_write("log.json") as first:
-        first.write(b"whole")
-        with suppress(ZeroDivisionError), highway_lab.files.atomic_write("log.json") as second:
-            second.write(bytes(1 // 0))
     assert files_below(workdir) == {"log.json": b"whole"}
 
 

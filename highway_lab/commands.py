@@ -33,7 +33,7 @@ from highway_lab.cli import (
 )
 from highway_lab.console import name_files, name_run
 from highway_lab.datasets import DATASETS, choose_dataset, is_dataset_name, load_dataset, name_of
-from highway_lab.files import check_replaceable, check_suffix, check_writable, lock_log, remove
+from highway_lab.files import check_output, check_writable, lock_log, remove
 from highway_lab.jobs import ResultFile, add_job_flags, check_number, run_missing
 from highway_lab.logs import DatasetInfo, RunLog, RunRecord, imported
 from highway_lab.nets import save_net
@@ -66,10 +66,9 @@ class Job:
 
     def __post_init__(self) -> None:
         """Raise InputError if log or net could not be written, or would replace another file without being told to."""
-        check_suffix("--out", self.out, "log.json")
-        for path in (self.out, lines_beside(self.out, self.dataset), *self.checkpoint_paths()):
+        check_output("--out", self.out, "log.json", self.replace, self.made_log)
+        for path in (lines_beside(self.out, self.dataset), *self.checkpoint_paths()):
             check_writable(path)
-        check_replaceable(self.out, self.replace, self.made_log)
         if self.scheduler and (self.save_model or self.tensorboard):
             name = "--save-model" if self.save_model else "--tensorboard"
             raise InputError(f"{name}: expected files of this machine, found --scheduler; leave one out")
@@ -77,9 +76,7 @@ class Job:
             if len(self.configs) > 1:
                 choice = f"one {flag(self.configs[0].SIZE)}, --block, --seed, and so on"
                 raise InputError(f"--save-model: expected a single run, found {len(self.configs)}; choose {choice}")
-            check_suffix("--save-model", self.save_model, "net.npz")
-            check_writable(self.save_model)
-            check_replaceable(self.save_model, self.replace)
+            check_output("--save-model", self.save_model, "net.npz", self.replace)
 
     @functools.cached_property
     def varied(self) -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from highway_networks import DAMAGED, InputError, as_path, find_file, patiently, uncompressed
 
@@ -225,8 +225,13 @@ def check_suffix(flag: str, path: Path, like: str) -> None:
         raise InputError(f"{flag}: expected a name like {like}, found {path}; choose another")
 
 
-def check_replaceable(path: str | os.PathLike, replace: bool, is_own: Callable[[], bool] | None = None) -> None:
-    """Raise InputError if a file is there that is not the job's own log, unless it is to be replaced."""
+def check_output(flag: str, path: Path, like: str, replace: bool, is_own: Callable[[], Any] | None = None) -> None:
+    """Raise InputError unless a file that a flag names is named `like` it, and can be written.
+
+    A file that is there must be the job's own log, or is to be replaced.
+    """
+    check_suffix(flag, path, like)
+    check_writable(path)
     if not replace and os.path.exists(path) and not (is_own and is_own()):
         found = f"expected no file{', or a log that the same job has made' * bool(is_own)}, found another"
         raise InputError(f"{path}: {found}; choose another path, or replace it (--replace)")

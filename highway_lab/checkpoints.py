@@ -13,7 +13,7 @@ import numpy as np
 
 from highway_lab import Interrupted, logs
 from highway_lab.fields import Count
-from highway_lab.files import atomic_write, check_regular, make_place
+from highway_lab.files import atomic_write, make_place
 from highway_lab.logs import RunRecord
 from highway_lab.nets import unpacked
 from highway_networks import History, InputError, as_path, fill, reason_of
@@ -58,9 +58,7 @@ def save(path: str | os.PathLike, training: Any) -> None:
     try:
         make_place(path)
         with atomic_write(path) as file:
-            np.savez(
-                file, **{"state": np.array(json.dumps(asdict(state))), **arrays}
-            )  # first, as `_check_ours` expects
+            np.savez(file, **{"state": np.array(json.dumps(asdict(state))), **arrays})
     except InputError as error:
         raise Interrupted(str(error)) from error
 
@@ -69,12 +67,11 @@ def restore(path: str | os.PathLike, training: Any, *, any_code: bool = False) -
     """Bring `training` to where the checkpoint was made; False if there is none, or if it belongs to another config.
 
     False, too, after a line that says so, for a checkpoint that is not as it was written or, unless `any_code` will do,
-    of other code than today's: `training` stays as it was. Raises InputError for a file of something else.
+    of other code than today's: `training` stays as it was.
     """
     path = as_path(path)
     if not path.exists():
         return False
-    _check_ours(path)
     own, numbers = _state(training)
     try:
         arrays = unpacked(path)
@@ -94,18 +91,6 @@ def restore(path: str | os.PathLike, training: Any, *, any_code: bool = False) -
     training.history, training.gate_means = state.history or History(), state.gate_means
     training.epoch, training.diverged = state.epoch, state.diverged
     return True
-
-
-def _check_ours(path: str | os.PathLike) -> None:
-    """Raise InputError for a file that does not begin as `save` begins one, however short it is cut."""
-    try:
-        check_regular(path)
-        with open(path, "rb") as file:
-            begun = file.read(30 + len("state.npy"))  # a zip archive's first member is named from byte 30 on
-        if begun[:4] not in b"PK\x03\x04" or begun[30:] not in b"state.npy":
-            raise OSError(None, "something else")
-    except OSError as error:
-        raise InputError(f"{path}: expected a checkpoint, found: {error.strerror}; move it") from error
 
 
 def _check_state(state: State, training: Any, numbers: dict[str, Any]) -> np.random.Generator:

@@ -170,9 +170,6 @@ def run_tasks(
         raise
 
 
-MOST_PROCESSES = 64  # or the number of CPUs: each process takes memory and time to start
-
-
 def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: int) -> Iterator:
     """Yield results of `jobs` local processes, which get the data once, as memory-mapped files.
 
@@ -184,7 +181,6 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
     from joblib.externals.loky.backend import resource_tracker
 
     warnings.filterwarnings("ignore", module="joblib.parallel")  # a job that is cut short says so itself
-    jobs = min(jobs, max(MOST_PROCESSES, os.cpu_count() or 1))
     begin: dict[str, Any] = {}
     with ExitStack() as stack:
         if jobs > 1:

@@ -13,6 +13,7 @@ import math
 import operator
 import os
 import platform
+import re
 import subprocess
 import sys
 import sysconfig
@@ -34,7 +35,6 @@ import highway_networks as core
 from highway_lab.datasets import DATASETS, is_dataset_name
 from highway_lab.fields import Count, NonEmpty, check_lengths
 from highway_lab.files import atomic_write, content_of
-from highway_lab.threads import outlive_forks
 from highway_networks import ADD_NAME, BLOCKS, TEST_IMAGES, Config, Dataset, History, InputError, rounded
 
 SCHEMA: Literal[1] = 1
@@ -131,9 +131,8 @@ class Log:
             here = replace(here, samples=first.environment.samples)
         for name, values in measured.items():
             if isinstance(values, list):
-                of_here = (getattr(of, "environment", None) == here for of in values)
                 measured[name] = [
-                    replace(of, environment=None) if own else of for of, own in zip(values, of_here, strict=True)
+                    replace(of, environment=None) if getattr(of, "environment", None) == here else of for of in values
                 ]
         return cls(SCHEMA, now(), command, dataset, here, **measured)
 
@@ -349,7 +348,6 @@ def environment(threads: int = 1, programs: tuple[str, ...] = DENSE) -> Environm
 
 
 _parsing = threading.Lock()  # CPython counts the depth of recursion for all threads together
-outlive_forks(_parsing)
 
 
 def parsed(path: Path) -> ast.Module:
@@ -460,12 +458,9 @@ def git(*arguments: str) -> str | None:
 
 def _cpu() -> str:
     """Return the processor's name: from /proc on Linux, elsewhere from the platform module."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    name = re.search(r"^model name\s*:(.*)", info.read_text(encoding="utf-8") if info.exists() else "", re.MULTILINE)
+    return name[1].strip() if name else platform.processor() or platform.machine()
 
 
 # ------------------------------------------------------------------------------------ writing, reading

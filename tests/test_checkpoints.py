@@ -3,18 +3,17 @@
 import dataclasses
 import json
 import os
-import pickle
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import test_conv_training
-from helpers import assert_same_bits, contents, files_below, limited_file_size, refused_with, rewrite, train_to
+from helpers import assert_same_bits, contents, files_below, limited_file_size, rewrite, train_to
 
 from highway_lab import Interrupted, checkpoints
 from highway_lab.training import Training, train_resumably
-from highway_networks import Config, DeepNet
+from highway_networks import Config
 
 SHORT = Config(depth=2, hidden=8, batch_size=64, epochs=4, n_train=200, n_test=50)
 CONFIGS = {
@@ -153,15 +152,3 @@ def test_a_checkpoint_of_other_code_is_trained_anew_unless_any_will_do(digits, p
     assert_same_bits(training, Training(SHORT, digits))
     assert checkpoints.restore(path, training, any_code=True)
     assert_same_bits(training, saved)
-
-
-FOREIGN = {"a directory": make_a_directory, "a saved net": lambda path: DeepNet(2, 2, rng=0).save(path)}
-for content in (b"Dear diary", pickle.dumps({"params": 0})):
-    FOREIGN[repr(content)] = lambda path, content=content: path.write_bytes(content)
-
-
-@pytest.mark.parametrize("replace", FOREIGN.values(), ids=FOREIGN)
-def test_a_file_of_something_else_is_refused(digits, path, saved, replace):
-    replace(path)
-    with refused_with(f"{path}: expected a checkpoint, found", "move it"):
-        checkpoints.restore(path, Training(SHORT, digits))

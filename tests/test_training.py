@@ -4,10 +4,7 @@ import argparse
 import dataclasses
 import functools
 import math
-import os
-import signal
 import threading
-import time
 import warnings
 from typing import Any
 
@@ -30,7 +27,7 @@ from threadpoolctl import threadpool_limits
 import highway_estimators  # noqa: F401, adds its losses
 from conv_highway_networks import ConvWorkspace, Dropout
 from conv_recipes import ConvConfig
-from highway_lab import slices, threads
+from highway_lab import slices
 from highway_lab.cli import add_hyperparameters
 from highway_lab.threads import blas_pools, one_thread
 from highway_lab.training import Training, train_resumably
@@ -424,39 +421,6 @@ def test_the_limit_on_threads_lasts_until_the_last_of_several_has_left():
         leave.set()
         other.join()
         assert threads_now() == before
-
-
-@pytest.mark.posix
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-@COUNTED
-def test_a_process_that_forks_while_threads_predict_neither_waits_for_them_nor_keeps_their_limit():
-    inside, locked, leave = threading.Event(), threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with one_thread():
-            inside.set()
-            leave.wait()
-
-    def lock() -> None:
-        with threads._lock:
-            locked.set()
-            time.sleep(0.2)  # so long that the fork meanwhile begins
-
-    with threadpool_limits(2, user_api="blas"):
-        others = [threading.Thread(target=hold), threading.Thread(target=lock)]
-        for other, there in zip(others, (inside, locked), strict=True):
-            other.start()
-            there.wait()
-        if not (child := os.fork()):
-            signal.alarm(10)  # ends a child that waits
-            with one_thread():
-                first = threads_now()
-            os._exit((first, threads_now()) != ({1}, {2}))
-        ended, here = os.waitpid(child, 0)[1], threads_now()
-        leave.set()
-        for other in others:
-            other.join()
-        assert (ended, here, threads_now()) == (0, {1}, {2})
 
 
 def threads_now() -> set[int]:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -79,13 +79,12 @@ def test_an_error_is_one_line_whatever_it_quotes(workdir, refused, words):
     assert error.removesuffix("\n").isprintable()
 
 
-def test_commands_that_overlap_leave_the_streams_as_they_were():
-    streams, first, second = (sys.stdout, sys.stderr), ExitStack(), ExitStack()
-    for inside in (first, second):
-        inside.enter_context(unfailing_output())
-    first.close()
-    assert isinstance(sys.stdout, Unfailing)
-    second.close()
+def test_a_command_inside_another_shares_its_streams():
+    streams = sys.stdout, sys.stderr
+    with unfailing_output() as outer:
+        with unfailing_output() as inner:
+            assert inner == outer
+        assert isinstance(sys.stdout, Unfailing)
     assert (sys.stdout, sys.stderr) == streams
 
 

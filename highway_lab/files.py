@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, NamedTuple
 
 from highway_networks import DAMAGED, InputError, as_path, find_file, patiently, uncompressed
@@ -255,21 +254,13 @@ def unwritable(path: str | os.PathLike, found: str | None) -> InputError:
     return InputError(f"{path}: expected a place to write, found: {found}; choose another path or free the disk")
 
 
-SCRATCH = "highway-networks-"  # begins the names of folders for temporary files; the process that made one follows
-
-
-def scratch_folder() -> TemporaryDirectory:
-    """Make a folder for temporary files; it is removed when it is left or, after a kill, by `remove_left`."""
-    return TemporaryDirectory(prefix=f"{SCRATCH}{os.getpid()}-", ignore_cleanup_errors=True)
-
-
 def remove_left(folder: Path, prefix: str) -> None:
-    """Remove the temporary files and folders PREFIX<process>-???????? of processes that were killed."""
+    """Remove the temporary files PREFIX<process>-???????? of processes that were killed."""
     for left in folder.glob(f"{glob.escape(prefix)}[0-9]*-????????"):
         process = left.name.removeprefix(prefix).partition("-")[0]
         with suppress(OSError, ValueError, OverflowError):
             if not is_running(int(process)):
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
+                left.unlink()
 
 
 def is_running(process: int) -> bool:

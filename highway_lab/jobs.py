@@ -27,7 +27,7 @@ from typing import Any, Generic, TypeVar
 from highway_lab import Interrupted, logs
 from highway_lab.cli import count, ignore_interrupts, import_file
 from highway_lab.console import count_of
-from highway_lab.files import atomic_write, content_of, make_place, remove, scratch_folder
+from highway_lab.files import atomic_write, content_of, make_place, remove
 from highway_lab.logs import Result, imported
 from highway_networks import InputError, reason_of
 
@@ -178,7 +178,6 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
     """
     from joblib import Parallel, delayed
     from joblib.externals.loky import get_reusable_executor
-    from joblib.externals.loky.backend import resource_tracker
 
     warnings.filterwarnings("ignore", module="joblib.parallel")  # a job that is cut short says so itself
     begin: dict[str, Any] = {}
@@ -186,9 +185,6 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
         if jobs > 1:
             parent, _ends_with_this_process = map(stack.enter_context, multiprocessing.Pipe(duplex=False))
             begin = {"initializer": _begin_process, "initargs": (parent,)}
-            begin["temp_folder"] = folder = stack.enter_context(scratch_folder())
-            resource_tracker.register(folder, "folder")  # which a process of its own removes if this one is killed
-            stack.callback(resource_tracker.unregister, folder, "folder")
         with ignore_interrupts():  # processes that are started meanwhile inherit it
             finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, **begin)(
                 delayed(function)(task, data) for task in tasks

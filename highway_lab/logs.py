@@ -151,18 +151,11 @@ class Trained(Result):
     def __post_init__(self) -> None:
         history, rows = self.history, len(self.history.epoch)
         for name, column in vars(history).items():
-            known = [value for value in column if value is not None]
             expected = rows if history.validation_loss or "validation" not in name else 0
             if len(column) != expected:
                 raise ValueError(f"expected {name} of {expected} entries, found {len(column)}")
-            if name.endswith("_score") and max(known, default=1) > 1:
-                raise ValueError(f"expected a {name} of at most 1, found {max(known)}")
-            if name in ("grad_norm", "seconds") and min(known, default=0) < 0:
-                raise ValueError(f"expected {name} of at least 0, found {min(known)}")
         if not rows or history.epoch[0] < 0 or history.epoch != [*range(history.epoch[0], history.epoch[0] + rows)]:
             raise ValueError("expected epochs from 0 on, each following the one before, found others")
-        if None in history.train_loss[:-1]:
-            raise ValueError("expected numbers in train_loss before the last, found null")
         first, last = history.epoch[0], history.epoch[-1]
         if last > self.epochs or not (self.whole or self.in_parts):
             raise ValueError(f"expected the epochs 0 to {self.epochs}, found {first} to {last}")
@@ -207,7 +200,6 @@ class RunRecord(Trained, Generic[ConfigT]):
 
     @classmethod
     def of(cls, run: Any) -> Self:
-        """Make the record of a `Run`."""
         return cls(None, run.config, run.n_params, run.metric, run.diverged, run.history, run.gate_means)
 
     def rows(self, start: int, stop: int | None = None) -> Self:

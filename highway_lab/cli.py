@@ -25,6 +25,7 @@ from highway_networks import ArgumentError, InputError, as_path
 # Of an entry in TABLES: it becomes a part of the names of files, and of labels. --block both and --schedule 0.5 mean
 # others.
 NAME = re.compile(r"(?!(both|[\d.]+(e-\d+)?)$)\w[\w.+-]{0,39}")
+HOME = re.compile("^(--[^=]+=|)(~.*)", re.DOTALL)  # a folder that the shell leaves if it is quoted, or behind =
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -77,7 +78,7 @@ def run_cli(
             if empty := [word for word in argv if not word or (word.startswith("--") and word.endswith("="))]:
                 found = f"expected none that is empty, found {empty[0]!r}"  # of a path it would mean this folder
                 raise InputError(f"arguments: {found}; give it a value, or leave it out")
-            words = [with_home(word) for word in argv]
+            words = [HOME.sub(lambda found: f"{found[1]}{as_path(found[2])}", word) for word in argv]
             first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
             first.add_argument("--import", action="append", dest="files", default=[], nargs="?")
             for file in filter(None, first.parse_known_args(words)[0].files):  # the other words may use what they add
@@ -104,12 +105,6 @@ def run_cli(
         for output in outputs:
             output.flush()
     return code or int(any(output.failed for output in outputs))
-
-
-def with_home(word: str) -> str:
-    """Return a word in which ~, also behind --flag=, is a home folder: quoted, or behind =, the shell leaves it."""
-    found = re.fullmatch("(--[^=]+=)?(~.*)", word, re.DOTALL)
-    return f"{found[1] or ''}{as_path(found[2])}" if found else word
 
 
 def import_file(file: str, flag: str = "--import") -> None:

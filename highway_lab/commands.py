@@ -272,10 +272,7 @@ class TrainingCommand:
         own = path.suffix == ".py" and getattr(program, "__spec__", None) is None and path.stem != self.module
         if not own:
             return None
-        try:
-            return os.path.relpath(path)
-        except ValueError:  # on another drive than this folder
-            return str(path)
+        return os.path.relpath(path) if path.drive == Path.cwd().drive else str(path)
 
     def parser(self) -> OneLineParser:
         program = f"python {quote(self.users_program() or f'{self.module}.py')}"

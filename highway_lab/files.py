@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, NamedTuple
 
 from highway_networks import DAMAGED, InputError, as_path, find_file, patiently, uncompressed
@@ -142,26 +143,21 @@ def _download(path: Path, source: Source, root: Path) -> None:
     """Download a file from the first mirror that delivers it intact; only then it, and its folder, are there."""
     import pooch
 
+    check_writable(next(folder for folder in path.parents if folder.exists()) / path.name)
     pooch.get_logger().setLevel("WARNING")
     transfer, failures = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=MIRROR_SECONDS), []
-
-    def verified_transfer(url: str, temporary: str, of: object) -> None:
-        transfer(url, temporary, of)
-        verified(Path(temporary).read_bytes(), path, path.name, source)
-
-    made = [folder for folder in path.parents if not folder.exists()]
-    try:
-        make_place(path)
-        for mirror in source.mirrors:
+    for mirror in source.mirrors:
+        with TemporaryDirectory() as folder:
             try:
-                pooch.retrieve(mirror + path.name, None, path.name, path.parent, downloader=verified_transfer)
-                return
+                found = pooch.retrieve(mirror + path.name, None, path.name, folder, downloader=transfer)
+                verified(content := Path(found).read_bytes(), path, path.name, source)
             except Exception as error:  # whatever went wrong, the next mirror may be right
                 failures.append(f"{mirror}: {type(error).__name__}")
-    finally:
-        with suppress(OSError):  # one that is not empty stays
-            for folder in made:
-                folder.rmdir()
+                continue
+        make_place(path)
+        with atomic_write(path) as file:
+            file.write(content)
+        return
     raise DownloadError(
         f"{root}: expected {source.forms}, or a download of {path.name}, found neither ({'; '.join(failures)}); "
         "connect to the internet, name another data directory (HIGHWAY_DATA_DIR), or use the digits"

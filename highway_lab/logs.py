@@ -25,7 +25,6 @@ from datetime import UTC, datetime
 from importlib.machinery import PathFinder
 from importlib.util import resolve_name
 from pathlib import Path
-from types import FunctionType, ModuleType
 from typing import Any, Generic, Literal, Self, TypeVar
 
 import msgspec
@@ -348,17 +347,16 @@ def parsed(path: Path) -> ast.Module:
 
 
 def users_code() -> dict[str, ast.Module]:
-    """Parse the user's files that were imported, or that a table has an entry of, and those that these are made of.
-
-    That is, the modules that a file names, and those that its modules, functions and classes come from.
-    """
+    """Parse the user's files that were imported, or that a table has an entry of, and those that these import."""
     trees: dict[str, ast.Module] = {}
     entries = [of for table, _ in TABLES.values() for of in table.values()]
     parts = [part for of in entries for part in (of if isinstance(of, tuple) else [of])]
-    spaces = [*map(_imported, imported), *(_origin(getattr(part, "func", part)) for part in parts)]  # of a partial
-    for space in spaces:
-        path, name = Path(space.get("__file__") or os.devnull), space.get("__name__", "__main__")
-        name = path.stem if name in ("__main__", "<run_path>") else name
+    origins = [getattr(getattr(part, "func", part), "__module__", None) or "" for part in parts]  # of a partial
+    files: list[tuple[str, str | None]] = [(Path(file).stem, file) for file in imported]
+    files += [(name, getattr(sys.modules.get(name), "__file__", None)) for name in origins]
+    for name, file in files:
+        path = Path(file or os.devnull)
+        name = path.stem if name == "__main__" else name
         installed = {"site-packages", "dist-packages"} & {*path.parts} or path.is_relative_to(PYTHON)
         if name in trees or name.partition(".")[0] in OURS or installed or not path.is_file():
             continue
@@ -369,36 +367,19 @@ def users_code() -> dict[str, ast.Module]:
                 if isinstance(node, ast.Import | ast.ImportFrom):
                     dots = "." * (getattr(node, "level", 0) if package else 0)
                     base = resolve_name(dots + (getattr(node, "module", None) or ""), package)
-                    spaces += [of for alias in node.names for of in _modules(f"{base}.{alias.name}".strip("."))]
-            spaces += map(_origin, space.values())
+                    files += [of for alias in node.names for of in _modules(f"{base}.{alias.name}".strip("."))]
     return trees
 
 
-def _imported(file: str) -> Mapping[str, Any]:
-    """Return the namespace of a file that the user has imported, or that is the program."""
-    path = os.path.realpath(file)
-    spaces = [vars(sys.modules[name]) for name in (Path(file).stem, "__main__") if name in sys.modules]
-    there = (space for space in spaces if os.path.realpath(space.get("__file__") or os.devnull) == path)
-    return next(there, {"__name__": Path(file).stem, "__file__": path})
-
-
-def _origin(value: Any) -> Mapping[str, Any]:
-    """Return the namespace from which a function or a class comes, a module's own, or what `runpy` gives."""
-    if isinstance(value, FunctionType):
-        return value.__globals__
-    value = sys.modules.get(value.__module__) if isinstance(value, type) else value
-    return vars(value) if isinstance(value, ModuleType) else value if isinstance(value, dict) else {}
-
-
-def _modules(name: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the namespaces of a module and of its packages, also of those that are not imported yet."""
+def _modules(name: str) -> Iterator[tuple[str, str | None]]:
+    """Yield names and files of a module and of its packages, also of those that are not imported yet."""
     path = None
     for part in itertools.accumulate(name.split("."), "{}.{}".format):
         if module := sys.modules.get(part):
-            yield vars(module)
+            yield part, getattr(module, "__file__", None)
             path = getattr(module, "__path__", [])
         elif spec := PathFinder.find_spec(part, path):
-            yield {"__name__": part, "__file__": spec.origin}
+            yield part, spec.origin
             path = spec.submodule_search_locations or []
         else:
             return

@@ -1,6 +1,5 @@
 """Files: read and verified, downloaded from mirrors, written as a whole, locked, and temporary ones removed."""
 
-import glob
 import hashlib
 import os
 import secrets
@@ -171,14 +170,13 @@ def _download(path: Path, source: Source, root: Path) -> None:
 def atomic_write(path: str | os.PathLike) -> Iterator[BinaryIO]:
     """Open a temporary file, for bytes, that replaces `path` on success, and is removed on any failure.
 
-    What a killed process has left is removed by the next call. A symbolic link stays, and the file that it leads to is
-    replaced. Raises InputError if the folder cannot be written or the disk is full; `path` is then as before.
+    A symbolic link stays, and the file that it leads to is replaced. Raises InputError if the folder cannot be written
+    or the disk is full; `path` is then as before.
     """
     check_writable(path)
     place = followed(path)
-    temporary = place.with_name(f".{place.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    temporary = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
     try:
-        remove_left(place.parent, f".{place.name}.")
         try:
             with open(temporary, "x+b") as file:
                 if place.exists():
@@ -248,34 +246,6 @@ def followed(path: str | os.PathLike) -> Path:
 
 def unwritable(path: str | os.PathLike, found: str | None) -> InputError:
     return InputError(f"{path}: expected a place to write, found: {found}; choose another path or free the disk")
-
-
-def remove_left(folder: Path, prefix: str) -> None:
-    """Remove the temporary files PREFIX<process>-???????? of processes that were killed."""
-    for left in folder.glob(f"{glob.escape(prefix)}[0-9]*-????????"):
-        process = left.name.removeprefix(prefix).partition("-")[0]
-        with suppress(OSError, ValueError, OverflowError):
-            if not is_running(int(process)):
-                left.unlink()
-
-
-def is_running(process: int) -> bool:
-    """Tell whether there is a process of this number, anybody's."""
-    try:
-        if sys.platform != "win32":
-            os.kill(process, 0)
-            return True
-        import _winapi  # os.kill would end it there
-
-        handle = _winapi.OpenProcess(_winapi.SYNCHRONIZE, False, process)
-        try:
-            return _winapi.WaitForSingleObject(handle, 0) == _winapi.WAIT_TIMEOUT
-        finally:
-            _winapi.CloseHandle(handle)
-    except PermissionError:  # another user's
-        return True
-    except OSError:
-        return False
 
 
 @contextmanager

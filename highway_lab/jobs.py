@@ -29,7 +29,7 @@ from highway_lab.cli import count, ignore_interrupts, import_file
 from highway_lab.console import count_of
 from highway_lab.files import atomic_write, content_of, make_place, remove
 from highway_lab.logs import Result, imported
-from highway_networks import InputError, reason_of
+from highway_networks import InputError
 
 LOSSES = (BrokenExecutor, CancelledError, OSError)  # of a worker or a scheduler, not defects of a task
 ATTEMPTS = 3  # at tasks that were lost with a cluster's worker
@@ -122,11 +122,11 @@ class ResultFile(Generic[ResultT]):
 
     def _content(self) -> bytes:
         try:
-            logs.check_count(content := content_of(self.path))
+            content = content_of(self.path)
         except FileNotFoundError:
             return b""
-        except (OSError, ValueError) as error:
-            raise InputError(f"{self.path}: expected a file of results, found: {reason_of(error)}; move it") from error
+        except OSError as error:
+            raise InputError(f"{self.path}: expected a file of results, found: {error.strerror}; move it") from error
         if not (content.startswith(self._opening) or self._opening.startswith(content)):
             raise InputError(f"{self.path}: expected a {self._name} a line, found something else; move the file")
         return content

@@ -53,7 +53,6 @@ TABLES: dict[str, tuple[Mapping, Any]] = {  # to which a user's file may add: wh
 PYTHON = sysconfig.get_path("stdlib")
 imported: list[str] = []  # files of the user, by --import or as the program: part of the code
 LARGEST = 1e100  # magnitude of a number in a log: larger ones overflow in sums of squares
-MOST_VALUES = 2**23  # numbers, texts, lists and objects in a file: each takes up to a hundred times its bytes
 LONGEST_TEXT = 256  # characters of a text in a log, but for these fields: a command may list thousands of seeds
 LONGER_TEXTS = {"command": math.inf, "file": 4096, "right": 4096}
 ConfigT = TypeVar("ConfigT", bound=Any)
@@ -494,7 +493,6 @@ def loads(text: bytes, schema: type[LogT]) -> LogT:
 
     A schema may have a shorter form in files: `packed()` makes it of a log, and `unpacked` what `asdict` gives of it.
     """
-    check_count(text)
     raw = msgspec.json.decode(text)
     check_values(raw)
     if unpacked := getattr(schema, "unpacked", None):
@@ -502,12 +500,6 @@ def loads(text: bytes, schema: type[LogT]) -> LogT:
     log = msgspec.convert(raw, schema)
     check_objects(raw, log, {}, "$")
     return log
-
-
-def check_count(text: bytes) -> None:
-    """Raise ValueError for JSON, or lines of it, of more than MOST_VALUES values and lines."""
-    if sum(map(text.count, b",[{\n")) > MOST_VALUES:
-        raise ValueError(f"more than {MOST_VALUES:,} values")
 
 
 def check_values(raw: Any, place: str = "$", longest: float = LONGEST_TEXT) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from helpers import ROOT, wait_until
 from picture_helpers import committed_log
+from psutil import pid_exists
 from test_pictures import assert_redrawn
 
 from benchmarks import __main__ as benchmarks
@@ -30,7 +31,6 @@ from benchmarks.training_step import PICTURE, Row, best, plot
 from benchmarks.worker import Team, seeing_cpus
 from conv_highway_networks import AveragePool, Blocks, Convolution, MaxPool
 from conv_recipes import NETS, Recipe
-from highway_lab.files import is_running
 from highway_lab.logs import Log, dumps
 from highway_networks import rounded
 
@@ -147,7 +147,7 @@ def test_a_process_ends_when_the_one_that_started_it_is_killed(tmp_path):
     with (tmp_path / "pid").open("w") as pid:
         subprocess.run([sys.executable, "-c", f"{dies}os._exit(9)"], cwd=ROOT, stdout=pid, check=False)
     process = int((tmp_path / "pid").read_text("utf-8"))
-    wait_until(lambda: not is_running(process), "the process's end")
+    wait_until(lambda: not pid_exists(process), "the process's end")
 
 
 # ------------------------------------------------------------------------------------------ small runs

@@ -289,7 +289,7 @@ BAD_ARGUMENTS = {
     "--out missing/log.json": "missing/log.json: expected a place to write, found: no directory missing",
     "--out notes.txt": "--out: expected a name like log.json, found notes.txt",
     "--epoch 1": "unrecognized arguments: --epoch 1; is --epochs meant?",
-    "--depth 1000000000": "runs: expected as many epochs and blocks as a log of 8,388,608 values holds, found ",
+    "--depth 1000000000": "memory: expected enough, found: Unable to allocate ",
     f"--epochs 1{'0' * 400}": "--epochs: expected a number up to 9.2e+18, found 10000",
     "--gate-bias 1e39": "--gate-bias: expected a number up to 3.4e+38, found 1e+39; choose another",
 }

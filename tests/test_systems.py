@@ -13,7 +13,7 @@ from helpers import ROOT, digits_net, files_below
 from highway_lab import programs
 from highway_lab.cli import quote
 from highway_lab.console import Unfailing
-from highway_lab.files import atomic_write, in_order, is_running, remove
+from highway_lab.files import atomic_write, in_order, remove
 
 
 @pytest.mark.parametrize("kind", [PurePosixPath, PureWindowsPath])
@@ -47,33 +47,6 @@ def test_a_file_that_somebody_holds_for_a_moment_is_waited_for(workdir, monkeypa
     assert held == []
     assert [*files_below(workdir)] == ["file"] * left
     assert files_below(workdir).get("file") != b"old"
-
-
-WINDOWS = {  # what Windows says of a process, and whether it runs
-    "it runs": (258, True),
-    "it has ended": (0, False),
-    "another user's": (PermissionError(errno.EACCES, "Access is denied"), True),
-    "none": (OSError(errno.EINVAL, "The parameter is incorrect"), False),
-}
-
-
-@pytest.mark.parametrize("said", WINDOWS)
-def test_on_windows_a_process_is_asked_for_and_not_killed(monkeypatch, said):
-    found, expected = WINDOWS[said]
-    closed = []
-
-    def wait(handle, milliseconds):
-        if isinstance(found, OSError):
-            raise found
-        return found
-
-    winapi = SimpleNamespace(SYNCHRONIZE=1, WAIT_TIMEOUT=258, OpenProcess=lambda *_: 7, CloseHandle=closed.append)
-    monkeypatch.setitem(sys.modules, "_winapi", winapi)
-    winapi.WaitForSingleObject = wait
-    monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("killed"))
-    assert is_running(1) is expected
-    assert closed == [7]
 
 
 @pytest.mark.parametrize(("system", "quoted"), [("linux", r"'my runs\a.json'"), ("win32", r'"my runs\a.json"')])

@@ -113,15 +113,8 @@ def test_what_is_no_file_in_the_place_of_one_is_refused(workdir, refused, no_tra
     assert f"error: {name}: expected a " in refused(viz.main, [name])
 
 
-def test_a_log_that_would_fill_the_memory_is_not_read(workdir, refused):
-    """Lists in a field that no log has, in 25 MB: they would take a gigabyte."""
-    Path("log.json").write_bytes(b'{"other": [' + b"[]," * logs.MOST_VALUES + b"0]}")
-    error = refused(viz.main, ["log.json"])
-    assert "log.json: expected a log of this version, found: more than 8,388,608 values" in error
-    Path("log.digits.jsonl").write_bytes(b'{"environment": ' + b"\n" * logs.MOST_VALUES)
-    assert "log.digits.jsonl: expected a file of results, found: more than 8,388,608" in refused(
-        viz.main, ["log.digits.jsonl"]
-    )
+def test_a_file_that_would_fill_the_memory_is_not_read(workdir, refused):
+    Path("log.digits.jsonl").touch()
     os.truncate("log.digits.jsonl", highway_lab.files.MAX_BYTES + 1)
     assert "found: more than 268,435,456 bytes" in refused(viz.main, ["log.digits.jsonl"])
 
@@ -216,15 +209,6 @@ def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, 
     error = refused(conv.main, ["--net", "digits", "--out", "log.json", "--fresh"])
     assert "log.digits.jsonl: expected a RunRecord a line, found something else; move the file" in error
     assert files_below(workdir) == before
-
-
-def test_what_a_killed_writer_left_goes_with_the_next_writer(workdir):
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    Path(f".log.json.{ended.pid}-0123abcd").write_text("torn and longer", "utf-8")
-    with highway_lab.files.atomic_write("log.json") as file:
-        file.write(b"whole")
-    assert files_below(workdir) == {"log.json": b"whole"}
 
 
 def test_two_writers_of_a_file_do_not_meet(workdir):

@@ -45,16 +45,11 @@ class OneLineParser(argparse.ArgumentParser):
         if message == "the following arguments are required: COMMAND":
             message += f", one of {', '.join(next(self.sub_commands()))}"
         unknown = re.match("unrecognized arguments: (--[^ =]+)", message)
-        others = {*self.flags()} - {unknown[1]} if unknown else []  # the same one may be of another sub-command
+        parsers = [self, *(of for named in self.sub_commands() for of in named.values())]
+        flags = {flag for of in parsers for flag in of._option_string_actions}
+        others = flags - {unknown[1]} if unknown else []  # the same one may be of another sub-command
         near = get_close_matches(unknown[1], others, 1, 0.7) if unknown else []
         self.exit(2, f"{self.prog}: error: {printable(message)}{''.join(f'; is {of} meant?' for of in near)}\n")
-
-    def flags(self) -> Iterator[str]:
-        """Yield the flags of this parser and of its sub-commands."""
-        yield from self._option_string_actions
-        for parsers in self.sub_commands():
-            for parser in parsers.values():
-                yield from parser.flags()
 
     def sub_commands(self) -> Iterator[dict[str, "OneLineParser"]]:
         yield from (of.choices for of in self._actions if isinstance(of, argparse._SubParsersAction))

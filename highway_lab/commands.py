@@ -75,7 +75,6 @@ class Job:
         return {kind: logs.varied_in(of) for kind, of in logs.grouped(self.configs, attrgetter("block")).items()}
 
     def name(self, config: Any) -> str:
-        """Name one of the runs in words."""
         return name_run(config, self.varied[config.block])
 
     def log_there(self) -> Any:
@@ -309,7 +308,6 @@ class TrainingCommand:
         return parser
 
     def job(self, given: argparse.Namespace, dataset: str, data: Dataset) -> Job:
-        """Return the job that the flags describe; raises InputError."""
         configs = self.plan(given, data)
         out = given.out or Path(self.log_name(given, dataset, configs))
         taken = [name for name in self.of_folder(configs[0]) if data.classes and name not in vars(given)]

@@ -174,7 +174,6 @@ def font_with(characters: frozenset[str]) -> str | None:
 
 @functools.cache
 def characters_in(font_file: str) -> frozenset[str]:
-    """Return the characters that a font can draw."""
     font = get_font(font_file)
     return frozenset(map(chr, font.get_charmap())) if font.scalable else frozenset()
 

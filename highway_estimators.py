@@ -77,7 +77,6 @@ from highway_networks import (
     DeepNet,
     InputError,
     Loss,
-    TrainingConfig,
     as_numbers,
     as_python,
     as_targets,
@@ -189,7 +188,7 @@ def has_gates(estimator: "HighwayEstimator") -> bool:
 
 @dataclass(eq=False, repr=False)
 class HighwayEstimator(BaseEstimator):
-    """The common part of all estimators: training. They add their nets, targets and scores."""
+    """The common part of all estimators: training. They add `_net_type` and `_config_type`, targets and scores."""
 
     _: dataclasses.KW_ONLY
     block: str = hyperparameter("highway", "Kind of block, a name in `highway_networks.BLOCKS`.", BLOCKS)
@@ -226,10 +225,6 @@ class HighwayEstimator(BaseEstimator):
         None, "Seed or generator of weights, batches and validation samples."
     )
     verbose: bool = hyperparameter(False, "Print a line an epoch.")
-
-    _loss: ClassVar[str]  # a name in LOSSES
-    _net_type: ClassVar[type]
-    _config_type: ClassVar[type]
 
     def __reduce__(self) -> tuple:
         """Take the tables along: a worker process that unpickles this may lack what a user's file added to them.
@@ -313,7 +308,10 @@ class HighwayEstimator(BaseEstimator):
         data = Dataset(X, y, X[:1], y[:1], outputs, train_weights=weights)
         training = Training(config, data)
         if resume:
-            self._restore(training)
+            training.net.take(self.net_)
+            training.rng.bit_generator.state = self._rng.bit_generator.state  # workspaces draw from this generator
+            if self._moments[0] == self.optimizer:
+                self._go_on(training.optimizer)
         earlier = self.validation_scores_ if resume and validation else None
         losses, scores, ended = self._run(training, validation, earlier or [], incremental)
         state = checkpoints.optimizer_state(training.optimizer)
@@ -323,13 +321,6 @@ class HighwayEstimator(BaseEstimator):
         self.validation_scores_ = (earlier or []) + scores if validation else None
         self.n_iter_ = len(self.loss_curve_)
         return ended
-
-    def _new_config(self, resume: bool, counted: float, **chosen: Any) -> TrainingConfig:
-        """Return the configuration of the net and its training; `chosen` has all parameters but those that are auto.
-
-        `counted`: the number of samples, or the sum of their weights if that is more; inf if others will follow.
-        """
-        raise NotImplementedError
 
     def _checked_parameters(self) -> SimpleNamespace:
         """Return the parameters that have a rule; raises ValueError for a wrong type or a broken rule."""
@@ -367,13 +358,6 @@ class HighwayEstimator(BaseEstimator):
         options = {"stratify": y if is_classifier(self) and y.ndim == 1 and enough and shuffle else None}
         parts = train_test_split(np.arange(n), test_size=n_validation, shuffle=shuffle, random_state=rng, **options)
         return ((X[rows], y[rows], None if weights is None else weights[rows]) for rows in parts)
-
-    def _restore(self, training: Training) -> None:
-        """Give a training the state in which the last one ended."""
-        training.net.take(self.net_)
-        training.rng.bit_generator.state = self._rng.bit_generator.state  # workspaces draw from this generator
-        if self._moments[0] == self.optimizer:
-            self._go_on(training.optimizer)
 
     def _go_on(self, optimizer: Any) -> None:
         """Give an optimiser the state in which the last one ended."""
@@ -528,14 +512,6 @@ class HighwayEstimator(BaseEstimator):
             loaded._load_rest(saved.rest)
         return loaded
 
-    def _saved_rest(self) -> dict[str, Any]:
-        """Return what `_load_rest` needs, as JSON has it: dictionaries and lists among the parameters, and targets."""
-        raise NotImplementedError
-
-    def _load_rest(self, saved: dict[str, Any]) -> None:
-        """Set the attributes that are in `saved`, given the net; raises some exception if they do not suit it."""
-        raise NotImplementedError
-
     @property
     def best_validation_score_(self) -> float | None:
         """The best epoch's score, whose net was kept; None without `early_stopping`."""
@@ -571,6 +547,10 @@ class DenseEstimator(HighwayEstimator):
     _config_type: ClassVar[type] = Config
 
     def _new_config(self, resume: bool, counted: float, **chosen: Any) -> Config:
+        """Return the configuration of net and training; `chosen` has all parameters but those that are auto.
+
+        `counted`: the number of samples, or the sum of their weights if that is more; inf if others will follow.
+        """
         depth = chosen.get("depth", self.net_.depth if resume else depth_for(chosen["n_train"]))
         auto = {
             "depth": depth,
@@ -586,7 +566,10 @@ class DenseEstimator(HighwayEstimator):
             return validate_data(self, X, *y, accept_sparse="csr", **({"multi_output": True} if y else {}), **how)
         except (TypeError, ValueError) as error:
             if hasattr(X, "columns") or "could not convert string" in str(error) or "Input X contains" in str(error):
-                check_columns(X)
+                try:
+                    check_array("X", numbers := as_numbers("X", X), numbers.shape, given=X)
+                except InputError as told:  # which names the first column with a text, NaN or inf
+                    raise ValueError(f"{told}: texts by OneHotEncoder, gaps by SimpleImputer, in a pipeline") from told
             raise
 
     def _gates(self, X) -> Iterator[tuple[slice, int, np.ndarray]]:
@@ -662,14 +645,6 @@ def predict_in_parts(net: Any, X) -> np.ndarray:
     """Return a net's outputs (n, K) for samples X (n, ...), preprocessed a part at a time: pixels may be bytes."""
     with one_thread():
         return np.concatenate([net.predict(net.preprocess(X[rows])) for rows in gen_batches(X.shape[0], ROWS)])
-
-
-def check_columns(X: Any) -> None:
-    """Raise ValueError that names the first column of X (n, d_in) with a text, NaN or inf, as scikit-learn does not."""
-    try:
-        check_array("X", numbers := as_numbers("X", X), numbers.shape, given=X)
-    except InputError as error:
-        raise ValueError(f"{error}: texts by OneHotEncoder, gaps by SimpleImputer, in a pipeline") from error
 
 
 def describe(estimator: type, net: str) -> str:
@@ -816,6 +791,7 @@ class LabelsMixin(ClassifierMixin):
             return log_expit(outputs) if self.multilabel_ else log_softmax(outputs, axis=1)
 
     def _saved_rest(self) -> dict[str, Any]:
+        """Return what `_load_rest` needs, as JSON has it: dictionaries and lists among the parameters, and targets."""
         return {
             "classes": self.classes_.tolist(),
             "dtype": self.classes_.dtype.str,

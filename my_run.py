@@ -14,6 +14,7 @@ if __name__ == "__main__":
 import shutil
 import sys
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -79,7 +80,7 @@ def both(log: RunLog, before: RunLog, field: str) -> Figure:
     """Draw the scores by epoch of a run, and dashed those of the run before."""
     figure, axes = new_figure(f"Before and now: {viz.describe(log, log.runs)}", 3.8)
     viz.draw_history(axes, log, field)
-    for block, runs in viz.group(before.runs, "block").items():
+    for block, runs in logs.grouped(before.runs, attrgetter("config.block")).items():
         values = viz.curves(runs, field)
         style = {"color": COLORS[block], "linestyle": (0, (2, 1)), "label": f"{block}, before"}
         draw_seeds(axes, range(values.shape[1]), values, **style)

@@ -20,9 +20,11 @@ import dataclasses
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from operator import itemgetter
+from itertools import zip_longest
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,6 @@ from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-import highway_lab.logs
 from conv_recipes import ConvConfig
 from highway_lab.cli import FORMATS, OneLineParser, add_picture_flags, picture_flags, quote, run_cli
 from highway_lab.commands import found_lines_beside, read_unfinished
@@ -44,17 +45,16 @@ from highway_lab.figures import (
     INK,
     draw_level,
     draw_seeds,
-    fit,
     label_ends,
     new_figure,
     number_layers,
-    own_style,
     picture_folder,
     save_all,
     set_title,
+    styled,
 )
 from highway_lab.files import in_order, read_bytes
-from highway_lab.logs import RunLog, RunRecord, grouped, kinds_of, varied_in
+from highway_lab.logs import RunLog, RunRecord, grouped, kinds_of, read, varied_in
 from highway_networks import Config, InputError, as_path
 
 __all__ = ["draw", "main", "plot", "read_log", "watch"]
@@ -66,31 +66,22 @@ LONG_LABEL = 24  # letters; two panels of one set of labels have longer ones bes
 # ---------------------------------------------------------------------------------- from logs to arrays
 
 
-def group(runs: list[RunRecord], name: str) -> dict[Any, list[RunRecord]]:
-    """Group runs by a hyperparameter, in the order of the log."""
-    return grouped(runs, lambda run: getattr(run.config, name))
-
-
 def depths_of(log: RunLog) -> list[int]:
     return sorted({run.config.depth for run in log.runs})
 
 
 def curves(runs: list[RunRecord], field: str) -> np.ndarray:
     """Return a field of the histories, (seeds, epochs + 1), NaN from where a run diverged."""
-    table = np.full((len(runs), max(len(run.history.epoch) for run in runs)), np.nan)
-    for row, run in zip(table, runs, strict=True):
-        row[: len(run.history.epoch)] = getattr(run.history, field)
-    return drawable(table, field)
+    columns = zip_longest(*(getattr(run.history, field) for run in runs), fillvalue=np.nan)
+    return drawable(np.array([*columns], float).T, field)
 
 
 def finals(runs: list[RunRecord], field: str, depths: list[int]) -> np.ndarray:
     """Return the last value of a field, (seeds, depths), NaN where a run diverged, is missing or unfinished."""
+    there = {(run.config.seed, run.config.depth): run for run in runs if run.ended and not run.diverged}
+    last = {place: getattr(run.history, field)[-1] for place, run in there.items()}
     seeds = sorted({run.config.seed for run in runs})
-    table = np.full((len(seeds), len(depths)), np.nan)
-    for run in runs:
-        if run.ended and not run.diverged:
-            table[seeds.index(run.config.seed), depths.index(run.config.depth)] = getattr(run.history, field)[-1]
-    return drawable(table, field)
+    return drawable(np.array([[last.get((seed, depth)) for depth in depths] for seed in seeds], float), field)
 
 
 def drawable(values: np.ndarray, field: str) -> np.ndarray:
@@ -105,10 +96,7 @@ def scored_on(log: RunLog) -> tuple[str, str]:
 
 
 def runs_with_gates(log: RunLog) -> list[RunRecord]:
-    """Return the runs whose gates can be shown; in an unfinished log, those with the most epochs.
-
-    A diverged run is left out: its gates end in numbers that are not finite.
-    """
+    """Return the runs with gates that are finite to the end; in an unfinished log, those with the most epochs."""
     runs = [run for run in log.runs if run.gate_means and not run.diverged]
     furthest = max((len(run.gate_means) for run in runs), default=0)
     return [run for run in runs if log.finished or len(run.gate_means) == furthest]
@@ -156,7 +144,7 @@ def reached(runs: list[RunRecord], field: str, digits: int = 0) -> str:
         else:
             unfinished = any(run.history.epoch[-1] < run.config.epochs for run in of_kind if not run.diverged)
             words.append(f"{kind} {'unfinished' if unfinished else 'none' if last else 'diverged'}")
-    if means and any(varied_in(of_block) for of_block in group(runs, "block").values()):
+    if means and any(varied_in(of_block) for of_block in grouped(runs, attrgetter("config.block")).values()):
         words = [" to ".join(words for _, words in (min(means.values()), max(means.values())))]
     return ", ".join(words)
 
@@ -258,26 +246,26 @@ def depth_sweep(log: RunLog) -> np.ndarray:
 def T_gate_evolution(log: RunLog) -> Axes:
     """Draw what training changes: the mean T of each block (row) by epoch (column); white: as in the untrained net."""
     means = gate_means(log).mean(axis=0)
-    epochs, depth = means.shape
-    opened = int(np.count_nonzero(means[-1] > means[0]))
+    depth, opened = means.shape[1], int(np.count_nonzero(means[-1] > means[0]))
     words = f"Training opens {count_of(opened, 'block')} (red) and closes {depth - opened} (blue)"
-    title = f"{words}: {describe(log, runs_with_gates(log))}"
-    figure, axes = new_figure(title, 4.6)
-    colors, bounds = beside_untrained(means[0].mean(), means)
-    cells = axes.imshow(means.T, aspect="auto", extent=(-0.5, epochs - 0.5, depth + 0.5, 0.5), **colors)
+    _, axes = new_figure(f"{words}: {describe(log, runs_with_gates(log))}", 4.6)
+    draw_maps([axes], [means.T], means[0].mean(), first=0)
     axes.set_ylabel("block, front to back")
     number_epochs(axes)
     number_layers(axes.yaxis, depth)
-    scale = figure.colorbar(cells, label=f"mean T (white: untrained, {means[0].mean():.2g})", pad=0.02)
-    scale.ax.set_ylim(*bounds)
     return axes
 
 
-def beside_untrained(untrained: float, means: np.ndarray) -> tuple[dict[str, Any], tuple[float, float]]:
-    """Return imshow's keywords for mean gates, white where they are as before training, and the ends of their scale."""
-    lowest, highest = min(0, means.min()), means.max()
+def draw_maps(panels: Sequence[Axes], maps: Sequence[np.ndarray], untrained: float, first: int = 1) -> None:
+    """Draw mean gates (rows, columns), white where they are as before training; columns count from `first`."""
+    lowest, highest = min(0, *(of.min() for of in maps)), max(of.max() for of in maps)
     norm = CenteredNorm(untrained, max(highest - untrained, untrained - lowest))
-    return {"cmap": "RdBu_r", "norm": norm}, (lowest, highest)
+    for axes, values in zip(panels, maps, strict=True):
+        left, (rows, columns) = first - 0.5, values.shape
+        extent = (left, left + columns, rows + 0.5, 0.5)
+        cells = axes.imshow(values, aspect="auto", extent=extent, cmap="RdBu_r", norm=norm)
+    scale = axes.figure.colorbar(cells, ax=panels, label=f"mean T (white: untrained, {untrained:.2g})", pad=0.02)
+    scale.ax.set_ylim(lowest, highest)
 
 
 def draw_gates(axes: Axes, log: RunLog, epoch: int) -> BarContainer:
@@ -309,25 +297,19 @@ def T_gate_bars(log: RunLog) -> Axes:
 
 def T_gate_bars_by_depth(log: RunLog) -> np.ndarray:
     """Draw the mean T after training, a panel a depth (at most MOST_PANELS), a row a run; white: before training."""
-    logs = [dataclasses.replace(log, runs=runs) for _, runs in sorted(group(log.runs, "depth").items())]
-    groups = [runs for of_depth in logs if (runs := runs_with_gates(of_depth))]
+    groups = [runs for _, runs in sorted(grouped(runs_with_gates(log), attrgetter("config.depth")).items())]
     groups = [groups[i] for i in evenly_spaced(len(groups), MOST_PANELS)]
     shown = [run for runs in groups for run in runs]
     later = [sum(of[-half:]) > sum(of[:half]) for run in shown if (half := len(of := run.gate_means[-1]) // 2)]
     found = f"The later half ends more open in {sum(later)} of {count_of(len(later), 'run')}" if later else "Mean T"
     title = f"{found}: {describe(log, shown)}"
-    figure, panels = new_figure(title, 1.2 + 0.9 * len(groups), nrows=len(groups), squeeze=False)
-    untrained = np.mean([np.mean(run.gate_means[0]) for run in shown])
-    colors, bounds = beside_untrained(untrained, np.concatenate([run.gate_means[-1] for run in shown]))
-    for axes, runs in zip(panels[:, 0], groups, strict=True):
-        means = np.array([run.gate_means[-1] for run in runs])
-        seeds, depth = means.shape
-        cells = axes.imshow(means, aspect="auto", extent=(0.5, depth + 0.5, seeds + 0.5, 0.5), **colors)
+    _, panels = new_figure(title, 1.2 + 0.9 * len(groups), nrows=len(groups), squeeze=False)
+    maps = [np.array([run.gate_means[-1] for run in runs]) for runs in groups]
+    draw_maps(panels[:, 0], maps, np.mean([np.mean(run.gate_means[0]) for run in shown]))
+    for axes, (_, depth) in zip(panels[:, 0], map(np.shape, maps), strict=True):
         axes.set(ylabel=count_of(depth, "block"), yticks=())
         number_layers(axes.xaxis, depth)
     axes.set_xlabel("block, front to back")
-    scale = figure.colorbar(cells, ax=panels, label=f"mean T (white: untrained, {untrained:.2g})", pad=0.02)
-    scale.ax.set_ylim(*bounds)
     return panels[:, 0]
 
 
@@ -354,12 +336,9 @@ def read_log(path: str | os.PathLike) -> RunLog:
         draw = f"{name} plot {quote(path)}" if package == "experiments" else "plot"
         raise InputError(f"{path}: expected a log of a run, found one of {name}; try: python -m {package} {draw}")
     config = ConvConfig if b'"net": ' in content else Config  # dense nets have no name
-    is_unfinished = path.suffix == ".jsonl"
-    log = read_unfinished(path, config) if is_unfinished else highway_lab.logs.read(path, RunLog[config], remedy)
-    epochs = {len(run.gate_means) - 1 for run in runs_with_gates(log)}
-    if len(epochs) > 1 and len(depths_of(log)) == 1:
-        found = ", ".join(map(str, sorted(epochs)))
-        raise InputError(f"{path}: expected runs of equally many epochs, found {found}; {remedy}")
+    log = read_unfinished(path, config) if path.suffix == ".jsonl" else read(path, RunLog[config], remedy)
+    if len({run.config.epochs for run in log.runs}) > 1 and len(depths_of(log)) == 1:
+        raise InputError(f"{path}: expected runs of equally many epochs, found others; {remedy}")
     return log
 
 
@@ -373,17 +352,15 @@ def own_folder(path: Path) -> Path:
     return picture_folder(path, Path("run_sweep.json" if path.stem.startswith("run_sweep") else "run.json"))
 
 
-def draw(path: str | os.PathLike, out: str | os.PathLike | None = None, **flags: Any) -> list[Path]:
+def draw(
+    path: str | os.PathLike, out: str | os.PathLike | None = None, log: RunLog | None = None, **flags: Any
+) -> list[Path]:
     """Draw a log, as a sweep if it has several depths, into a folder (by default its own); return the pictures.
 
-    flags: `format` and `style`, as the command has them
+    log: what was read there, if it was; flags: `format` and `style`, as the command has them
     """
-    return draw_log(read_log(path), as_path(path), out=out, **flags)
-
-
-def draw_log(log: RunLog, path: Path, **flags: Any) -> list[Path]:
-    """Draw a log that has been read."""
-    return save_all({f"{name}.png": of for name, of in figures_of(log).items()}, own_folder(path), path, **flags)
+    pictures = {f"{name}.png": of for name, of in figures_of(log or read_log(path)).items()}
+    return save_all(pictures, own_folder(as_path(path)), path, out=out, **flags)
 
 
 def plot(log: RunLog, name: str | None = None, style: str | os.PathLike | None = None) -> Figure:
@@ -394,9 +371,7 @@ def plot(log: RunLog, name: str | None = None, style: str | os.PathLike | None =
     figures = figures_of(log)
     if name not in (None, *figures):
         raise InputError(f"name: expected one of {', '.join(figures)}, found {name}; choose one of them")
-    with own_style(style):
-        figure = figures[name or next(iter(figures))]()
-        return fit(figure) if style else figure
+    return styled(figures[name or next(iter(figures))], style)
 
 
 def figures_of(log: RunLog) -> dict[str, Callable[[], Figure]]:
@@ -417,7 +392,7 @@ def figures_of(log: RunLog) -> dict[str, Callable[[], Figure]]:
     kinds, pictures = kinds_with_gates(log), {}
     for figure in RUN_FIGURES if len(depths_of(log)) == 1 else SWEEP_FIGURES:
         # The loss of plain nets, if they are deep, does not fall.
-        is_stuck = figure is training_loss and "plain" in group(log.runs, "block")
+        is_stuck = figure is training_loss and "plain" in {run.config.block for run in log.runs}
         name = "plain_loss_collapse" if is_stuck else figure.__name__
         for kind, of_kind in kinds.items() if figure in GATE_FIGURES else [("", log)]:
             ending = kind if len(kinds) > 1 else ""
@@ -445,12 +420,15 @@ def watch(
     while True:
         if path.is_dir() or not place.is_dir():
             raise InputError(f"--watch: expected a log, or a folder for one, found neither at {path}; name another")
-        found = filter(None, map(version, (path, *found_lines_beside(path))))
-        there = max(found, key=itemgetter(1), default=None)  # an earlier job may have left another
+        there = None
+        with suppress(OSError):  # one is replaced meanwhile
+            found = [(of, of.stat()) for of in (path, *found_lines_beside(path)) if of.exists()]
+            versions = [(of, stat.st_mtime_ns, stat.st_size) for of, stat in found]
+            there = max(versions, key=itemgetter(1), default=None)  # an earlier job may have left another
         if there and there != drawn:
             try:
                 log = read_log(there[0])
-                pictures = draw_log(log, there[0], out=out, **flags)
+                pictures = draw(there[0], out, log, **flags)
             except (InputError, OSError):  # the finished log may have replaced it while it was read
                 if there == failed:
                     raise
@@ -463,33 +441,20 @@ def watch(
         wait(1)
 
 
-def version(path: Path) -> tuple | None:
-    """Return the identity of the file at a path, such as when it was written; None if nothing is there."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return path, found.st_mtime_ns, found.st_ino, found.st_size
-
-
 def draw_command(arguments: argparse.Namespace) -> None:
     """Draw the logs in `arguments`, or else those in this folder; raises InputError."""
-    if arguments.out and not arguments.logs:
-        raise InputError("--out: expected with a LOG.json, found none; name the log to draw")
-    if arguments.out and arguments.out.suffix[1:] in FORMATS and len(arguments.logs) > 1:
-        raise InputError(
-            f"--out: expected a folder for {len(arguments.logs)} logs, found {arguments.out}; name one log"
-        )
+    logs, out = arguments.logs, arguments.out
+    of_one = arguments.watch or (out and (not logs or out.suffix[1:] in FORMATS))
+    if of_one and len(logs) != 1:
+        flag = "watch" if arguments.watch else "out"
+        raise InputError(f"--{flag}: expected one LOG.json, found {len(logs)}; name the log to draw")
     if arguments.watch:
-        if len(arguments.logs) != 1:
-            raise InputError(f"--watch: expected one LOG.json, found {len(arguments.logs)}; name the log to watch")
-        watch(arguments.logs[0], **picture_flags(arguments))
-        return
-    for path in arguments.logs or found_logs():
-        pictures = draw(path, **picture_flags(arguments))
-        for picture in pictures:
+        return watch(logs[0], **picture_flags(arguments))
+    for path in logs or found_logs():
+        log = read_log(path)
+        for picture in draw(path, log=log, **picture_flags(arguments)):
             print(f"drew {picture}")
-        if not runs_with_gates(read_log(path)):
+        if not runs_with_gates(log):
             print(f"{path}: no run with gates has finished, pictures of gates are left out")
 
 

@@ -5,7 +5,6 @@ if __name__ == "__main__":
 
     start(__spec__.name)
 
-import argparse
 import sys
 from importlib import import_module
 
@@ -22,12 +21,6 @@ def load(name: str) -> Benchmark:
     return import_module(f"benchmarks.{name}").BENCHMARK
 
 
-def show(_: argparse.Namespace) -> None:
-    for name in NAMES:
-        print(f"{name:<20} {(load(name).measure.__doc__ or name).splitlines()[0]}")
-    print(f"{PLOT:<20} draw the training step")
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run the measurement that the first word names; returns the exit code."""
     argv = sys.argv[1:] if argv is None else argv
@@ -37,4 +30,4 @@ def main(argv: list[str] | None = None) -> int:
         return import_module("benchmarks.training_step").plot(argv[1:])
     parser = OneLineParser(prog="python -m benchmarks", description="Measure speed.")
     parser.add_argument("name", nargs="?", choices=(*NAMES, PLOT), metavar="NAME", help=", ".join((*NAMES, PLOT)))
-    return run_cli(parser, show, argv)
+    return run_cli(parser, lambda _: parser.print_help(), argv)

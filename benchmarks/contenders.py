@@ -8,12 +8,12 @@ configuration of its training. It has
 The floor, which does a step's matrix products and nothing else, has `run` alone.
 """
 
-import importlib
 import importlib.util
 import math
 import os
 import shutil
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any, ClassVar, NamedTuple
 from unittest.mock import patch
 
@@ -146,8 +146,7 @@ def build(name: str, case: Any) -> Contender:
     A case has a `problem`, and `tolerances` of the check.
     """
     entry = ENTRIES[name]
-    module, kind = entry.build.split(".")
-    contender = getattr(importlib.import_module(f"{__package__}.{module}"), kind)(*case.problem())
+    contender = resolve_name(f"{__package__}.{entry.build}")(*case.problem())
     if entry.library != "numpy":
         check(contender, Ours(*case.problem()), f"{name} at {case}", case.tolerances)
     return contender
@@ -161,18 +160,14 @@ def check(contender: Contender, ours: Ours, where: str, tolerances: tuple[float,
     norm, (of_gradients, of_moves) = np.linalg.norm, tolerances
     start = {name: tensor.copy() for name, tensor in ours.parameters().items()}
     (found_loss, found), (loss, grads) = contender.loss_and_gradients(), ours.loss_and_gradients()
-    require(abs(found_loss - loss) / abs(loss), LOSS_TOLERANCE, f"{where}: loss")
-    for name, grad in grads.items():
-        require(norm(found[name] - grad) / norm(grad), of_gradients, f"{where}: gradient {name}")
+    errors = [("loss", abs(found_loss - loss) / abs(loss), LOSS_TOLERANCE)]
+    errors += [(f"gradient {name}", norm(found[name] - of) / norm(of), of_gradients) for name, of in grads.items()]
 
     contender.run(CHECKED_STEPS)
     ours.run(CHECKED_STEPS)
-    found, where = contender.parameters(), f"{where} after {CHECKED_STEPS} steps"
-    for name, tensor in ours.parameters().items():
-        require(norm(found[name] - tensor) / norm(tensor - start[name]), of_moves, f"{where}: {name}")
-
-
-def require(error: float, tolerance: float, what: str) -> None:
-    """Raise RuntimeError if the error is above the tolerance, or not a number."""
-    if not error <= tolerance:
-        raise RuntimeError(f"{what} is {error:.1e} from ours, beyond {tolerance:.0e}")
+    found, later = contender.parameters(), f"after {CHECKED_STEPS} steps"
+    for name, of in ours.parameters().items():
+        errors.append((f"{later}: {name}", norm(found[name] - of) / norm(of - start[name]), of_moves))
+    for what, error, tolerance in errors:
+        if not error <= tolerance:  # nor is NaN
+            raise RuntimeError(f"{where}: {what} is {error:.1e} from ours, beyond {tolerance:.0e}")

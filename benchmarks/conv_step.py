@@ -48,16 +48,11 @@ class ConvCase:
     def __str__(self) -> str:
         return self.net + f", batch {self.batch:,}" * (self.batch != ConvCase.batch)
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """The shape of an image."""
-        return SHAPES[NETS[self.net].dataset]
-
     def problem(self) -> Problem:
         """Return a net, a batch x (B, C, H, W) and y (B,), and how to train: the same at every call."""
-        rng, config = np.random.default_rng(0), configure(self.net, dropout=0.0)
-        net = in_slices(config.build(self.shape, CLASSES, rng))
-        x = rng.uniform(-1, 1, (self.batch, *self.shape)).astype(np.float32)
+        rng, config, shape = np.random.default_rng(0), configure(self.net, dropout=0.0), SHAPES[NETS[self.net].dataset]
+        net = in_slices(config.build(shape, CLASSES, rng))
+        x = rng.uniform(-1, 1, (self.batch, *shape)).astype(np.float32)
         return net, x, rng.integers(0, CLASSES, self.batch), config
 
 
@@ -101,8 +96,9 @@ def peak_of_training(case: ConvCase) -> float | None:
 
     The images are made up, as many as the recipe has. None where the system does not tell.
     """
-    n_train, n_test, rng = *IMAGES[NETS[case.net].dataset], np.random.default_rng(0)
-    images = [rng.integers(0, 256, (n, *case.shape), np.uint8) for n in (n_train, n_test)]
+    dataset, rng = NETS[case.net].dataset, np.random.default_rng(0)
+    n_train, n_test = IMAGES[dataset]
+    images = [rng.integers(0, 256, (n, *SHAPES[dataset]), np.uint8) for n in (n_train, n_test)]
     data = Dataset(images[0], np.arange(n_train) % CLASSES, images[1], np.arange(n_test) % CLASSES, CLASSES)
     training = Training(configure(case.net, batch_size=case.batch), data)
     training.config = replace(training.config, n_train=2 * case.batch)

@@ -91,9 +91,7 @@ class Scanned:
 
 
 class Unrolled(Scanned):
-    """An array for each block; the blocks written out one after another."""
-
-    arrange = list
+    arrange = list  # an array for each block
 
     @staticmethod
     def through_blocks(x, blocks):

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,9 @@ import numpy as np
 from highway_lab.cli import OneLineParser, count, run_cli
 from highway_lab.commands import add_replace
 from highway_lab.fields import NotNegative
-from highway_lab.files import check_replaceable, check_suffix, check_writable
+from highway_lab.files import check_output
 from highway_lab.logs import Log, read, read_any, write
 from highway_networks import rounded
-
-KERNELS = "OPENBLAS_CORETYPE"  # the environment variable that tells OpenBLAS which kernels to take when NumPy loads
 
 
 @dataclass(frozen=True)
@@ -65,11 +64,8 @@ class Benchmark:
         """Measure, and write the log."""
         path = arguments.json
         if path:
-            check_suffix("--json", path, f"{self.name}.json")
-            check_writable(path)
-            check_replaceable(path, arguments.replace, lambda: read_any(path, self.schema) is not None)
-        if KERNELS in os.environ:
-            print(f"WARNING {KERNELS} is set: users get other kernels; unset it", file=sys.stderr)
+            is_own = partial(read_any, path, self.schema)
+            check_output("--json", path, f"{self.name}.json", arguments.replace, is_own)
         if not hasattr(os, "sched_setaffinity"):
             left_out = "JAX is not held to its number of threads, and no memory is measured"
             print(f"MISSING affinity and /proc, which Linux has: {left_out}", file=sys.stderr)

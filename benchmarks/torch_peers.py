@@ -126,18 +126,11 @@ class Eager(Peer):
 
 
 class Fused(Eager):
-    """One linear map a layer, and Adam as one operation."""
-
     fused_adam = True
-
-    @staticmethod
-    def layer(size: int) -> nn.Module:
-        return FusedHighwayLayer(nn.Linear(size, 2 * size), torch.tanh)
+    layer = staticmethod(lambda size: FusedHighwayLayer(nn.Linear(size, 2 * size), torch.tanh))
 
 
 class Compiled(Fused):
-    """One linear map a layer, compiled."""
-
     compiled = True
 
 
@@ -183,12 +176,8 @@ class ConvEager(Peer):
 
 
 class ChannelsLast(ConvEager):
-    """The other layout: one pixel after another, with all its maps."""
-
-    layout = torch.channels_last
+    layout = torch.channels_last  # one pixel after another, with all its maps
 
 
-class ConvCompiled(ChannelsLast):
-    """Compiled; on a CPU the compiler changes any layout into this one."""
-
+class ConvCompiled(ChannelsLast):  # on a CPU the compiler changes any layout into this one
     compiled = True

@@ -50,15 +50,12 @@ class Row(Generic[CaseT]):
 
 @dataclass
 class TimedLog(Log):
-    """A log of contenders; `missing` names the missing requirement of each that could not run.
-
-    passes  parts of our step, in logs that have a profile; cProfile makes one
-    """
+    """A log of contenders; `missing` names the missing requirement of each that could not run."""
 
     libraries: dict[str, str]
     missing: dict[str, str]
     rounds: Count
-    passes: list[dict[str, str | float | dict]]
+    unread = ("passes",)  # parts of our step
 
     @classmethod
     def begin(cls, contenders: dict[str, Entry], arguments: argparse.Namespace, **fields) -> tuple[Self, list[str]]:
@@ -71,7 +68,7 @@ class TimedLog(Log):
         names = [name for name in asked if name not in missing]
         libraries = sorted({contenders[name].library for name in names})
         fields |= {"libraries": {library: version(library) for library in libraries}, "missing": missing}
-        return cls.new(arguments.command_line, None, rounds=arguments.rounds, passes=[], **fields), names
+        return cls.new(arguments.command_line, None, rounds=arguments.rounds, **fields), names
 
 
 @dataclass
@@ -156,7 +153,6 @@ def plot(argv: Sequence[str] | None = None) -> int:
     def draw(arguments: argparse.Namespace) -> None:
         pictures = {PICTURE.name: partial(step_figure, BENCHMARK.read(arguments.log))}
         folder = picture_folder(arguments.log, log)
-        (picture,) = save_all(pictures, folder, arguments.log, **picture_flags(arguments))
-        print(f"drew {picture}")
+        print("drew", *save_all(pictures, folder, arguments.log, **picture_flags(arguments)))
 
     return run_cli(parser, draw, argv)

@@ -78,18 +78,14 @@ def prepare(name: str, threads: int, case: Any) -> None:
 
 def take_turn() -> float:
     """Return milliseconds a step, over several steps; afterwards the process is asleep."""
-    steps = _steps_of_a_turn()
+    start = time.perf_counter()
+    _contender.run(1)  # also fills the caches again
+    steps = max(LEAST_STEPS, math.ceil(TURN_SECONDS / (time.perf_counter() - start)))
     start = time.perf_counter()
     _contender.run(steps)
     seconds = time.perf_counter() - start
     _fall_asleep()
     return 1e3 * seconds / steps
-
-
-def _steps_of_a_turn() -> int:
-    start = time.perf_counter()
-    _contender.run(1)  # also fills the caches again
-    return max(LEAST_STEPS, math.ceil(TURN_SECONDS / (time.perf_counter() - start)))
 
 
 def _fall_asleep() -> None:

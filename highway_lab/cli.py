@@ -10,22 +10,22 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any, NoReturn
 
 import highway_networks as core
 from highway_lab import Interrupted, __version__
 from highway_lab.console import unfailing_output
-from highway_lab.files import SCRATCH, check_suffix, printable, remove_left
+from highway_lab.files import check_suffix, printable
 from highway_lab.logs import TABLES, environment, imported
 from highway_networks import ArgumentError, InputError, as_path
 
 # Of an entry in TABLES: it becomes a part of the names of files, and of labels. --block both and --schedule 0.5 mean
 # others.
 NAME = re.compile(r"(?!(both|[\d.]+(e-\d+)?)$)\w[\w.+-]{0,39}")
+HOME = re.compile("^(--[^=]+=|)(~.*)", re.DOTALL)  # a folder that the shell leaves if it is quoted, or behind =
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -45,16 +45,11 @@ class OneLineParser(argparse.ArgumentParser):
         if message == "the following arguments are required: COMMAND":
             message += f", one of {', '.join(next(self.sub_commands()))}"
         unknown = re.match("unrecognized arguments: (--[^ =]+)", message)
-        others = {*self.flags()} - {unknown[1]} if unknown else []  # the same one may be of another sub-command
+        parsers = [self, *(of for named in self.sub_commands() for of in named.values())]
+        flags = {flag for of in parsers for flag in of._option_string_actions}
+        others = flags - {unknown[1]} if unknown else []  # the same one may be of another sub-command
         near = get_close_matches(unknown[1], others, 1, 0.7) if unknown else []
         self.exit(2, f"{self.prog}: error: {printable(message)}{''.join(f'; is {of} meant?' for of in near)}\n")
-
-    def flags(self) -> Iterator[str]:
-        """Yield the flags of this parser and of its sub-commands."""
-        yield from self._option_string_actions
-        for parsers in self.sub_commands():
-            for parser in parsers.values():
-                yield from parser.flags()
 
     def sub_commands(self) -> Iterator[dict[str, "OneLineParser"]]:
         yield from (of.choices for of in self._actions if isinstance(of, argparse._SubParsersAction))
@@ -74,13 +69,11 @@ def run_cli(
         raise InputError('expected `if __name__ == "__main__":` above the call of main, found none; add it')
     argv = sys.argv[1:] if argv is None else argv
     with unfailing_output() as outputs, ended_as_by_ctrl_c():
-        with suppress(OSError):  # there is no folder for temporary files
-            remove_left(Path(gettempdir()), SCRATCH)
         try:
             if empty := [word for word in argv if not word or (word.startswith("--") and word.endswith("="))]:
                 found = f"expected none that is empty, found {empty[0]!r}"  # of a path it would mean this folder
                 raise InputError(f"arguments: {found}; give it a value, or leave it out")
-            words = [with_home(word) for word in argv]
+            words = [HOME.sub(lambda found: f"{found[1]}{as_path(found[2])}", word) for word in argv]
             first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
             first.add_argument("--import", action="append", dest="files", default=[], nargs="?")
             for file in filter(None, first.parse_known_args(words)[0].files):  # the other words may use what they add
@@ -92,7 +85,8 @@ def run_cli(
             arguments.to_continue = " ".join([parser.prog, *(quote(word) for word in argv if word != "--fresh")])
             code = action(arguments) or 0
         except InputError as error:
-            parser.error(in_flags(error))
+            flags = re.sub(r"`(\w+)`", lambda found: flag(found[1]), str(error))  # in place of the names of arguments
+            parser.error(flags if isinstance(error, ArgumentError) else str(error))
         except MemoryError as error:
             parser.error(f"memory: expected enough, found: {str(error) or 'none left'}; ask for less")
         except OSError as error:  # of a file or folder that was fine when it was checked
@@ -108,12 +102,6 @@ def run_cli(
     return code or int(any(output.failed for output in outputs))
 
 
-def with_home(word: str) -> str:
-    """Return a word in which ~, also behind --flag=, is a home folder: quoted, or behind =, the shell leaves it."""
-    found = re.fullmatch("(--[^=]+=)?(~.*)", word, re.DOTALL)
-    return f"{found[1] or ''}{as_path(found[2])}" if found else word
-
-
 def import_file(file: str, flag: str = "--import") -> None:
     """Import a user's file that a flag names, unless it is the program that runs; raises InputError.
 
@@ -127,8 +115,11 @@ def import_file(file: str, flag: str = "--import") -> None:
     try:
         if not os.path.samefile(path, program):
             sys.path.append(str(path.parent.absolute()))
-            with starting_nothing():
+            _importing.append(None)
+            try:
                 found = getattr(importlib.import_module(path.stem), "__file__", None) or os.devnull
+            finally:
+                _importing.pop()
             if not os.path.samefile(path, found):
                 raise InputError(f"expected a name that no other module has, found that of {found}; rename it")
             check_names()
@@ -141,17 +132,7 @@ def import_file(file: str, flag: str = "--import") -> None:
     environment.cache_clear()  # the file is part of the code
 
 
-_importing: list[None] = []  # as many as files of a user are being imported here
-
-
-@contextmanager
-def starting_nothing() -> Iterator[None]:
-    """Let no command start for a while: a file that is imported would start it in every process."""
-    _importing.append(None)
-    try:
-        yield
-    finally:
-        _importing.pop()
+_importing: list[None] = []  # as many as files are being imported: a command in them would start in every process
 
 
 def check_names() -> None:
@@ -167,12 +148,6 @@ def check_names() -> None:
 def import_words(files: Sequence[str]) -> str:
     """Return the words of a command line that import these files, each after a space."""
     return "".join(f" --import {quote(file)}" for file in files)
-
-
-def in_flags(error: InputError) -> str:
-    """Return the message of an error as a command tells it: with flags in place of the names of arguments."""
-    words = str(error)
-    return re.sub(r"`(\w+)`", lambda found: flag(found[1]), words) if isinstance(error, ArgumentError) else words
 
 
 def quote(word: str | os.PathLike) -> str:
@@ -211,34 +186,23 @@ def ignore_interrupts() -> AbstractContextManager:
 MOST_NUMBERS = 10**6  # from one to another
 
 
-def list_of_numbers(text: str) -> list[int]:
-    """Parse `5,10,20` or `0-19`; raise argparse's error for anything else, repeated numbers included."""
-    values: dict[int, None] = {}
-    for part in text.split(","):
-        bounds = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", part)
-        if bounds is None:
-            raise argparse.ArgumentTypeError(f"expected numbers like 5,10,20 or 0-19, found {text!r}")
-        found = range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1)
-        if len(found) > MOST_NUMBERS:
-            raise argparse.ArgumentTypeError(f"expected at most {MOST_NUMBERS:,} numbers, found {part!r}")
-        if not found or not values.keys().isdisjoint(found):
-            raise argparse.ArgumentTypeError(f"expected different numbers, found {text!r}")
-        values |= dict.fromkeys(found)
-    return list(values)
-
-
 def list_of(kind: type) -> Callable[[str], list]:
-    """Return a parser of values of a kind, separated by commas; of whole numbers also of `0-19`."""
-    if kind is int:
-        return list_of_numbers
+    """Return a parser of different values of a kind, separated by commas; of whole numbers also of `0-19`."""
+    like = "5,10,20 or 0-19" if kind is int else "0.1,-2 without spaces"
 
     def parse(text: str) -> list:
-        try:
-            values = [*map(kind, text.split(","))]
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"expected numbers like 0.1,-2 without spaces, found {text!r}") from None
-        if len({*values}) < len(values):
-            raise argparse.ArgumentTypeError(f"expected different values, found {text!r}")
+        values: list = []
+        for part in text.split(","):
+            bounds = re.fullmatch(r"(\d{1,18})-(\d{1,18})", part) if kind is int else None
+            try:
+                found = range(int(bounds[1]), int(bounds[2]) + 1) if bounds else [kind(part)]
+            except ValueError:
+                raise argparse.ArgumentTypeError(f"expected numbers like {like}, found {text!r}") from None
+            if len(found) > MOST_NUMBERS:
+                raise argparse.ArgumentTypeError(f"expected at most {MOST_NUMBERS:,} numbers, found {part!r}")
+            if not found or not {*found}.isdisjoint(values):
+                raise argparse.ArgumentTypeError(f"expected different values, found {text!r}")
+            values += found
         return values
 
     return parse
@@ -259,7 +223,6 @@ FORMATS = ("png", "pdf", "svg")  # of pictures
 
 
 def add_picture_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of every command that draws: --out, --format and --style."""
     text = (
         "folder of the pictures, or a file named like one of them (default: viz, or a folder below it for other logs)"
     )

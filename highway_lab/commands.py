@@ -33,14 +33,12 @@ from highway_lab.cli import (
 )
 from highway_lab.console import name_files, name_run
 from highway_lab.datasets import DATASETS, choose_dataset, is_dataset_name, load_dataset, name_of
-from highway_lab.files import check_replaceable, check_suffix, check_writable, lock_log, remove
+from highway_lab.files import check_output, check_writable, lock_log, remove
 from highway_lab.jobs import ResultFile, add_job_flags, check_number, run_missing
 from highway_lab.logs import DatasetInfo, RunLog, RunRecord, imported
 from highway_lab.nets import save_net
 from highway_lab.training import train_resumably
 from highway_networks import BLOCKS, Dataset, InputError, Run, TrainingConfig, fitted
-
-VALUES_OF_EPOCH = 80  # in its line, and in its run's: all but a mean gate for each block in both
 
 # ---------------------------------------------------------------------------------------------- the job
 
@@ -49,37 +47,27 @@ VALUES_OF_EPOCH = 80  # in its line, and in its run's: all but a mean gate for e
 class Job:
     """Everything that one training command does."""
 
-    command: str  # the command line, for the log
-    to_continue: str  # the command line that goes on with the runs that are safe
+    given: argparse.Namespace  # its flags, and what `run_cli` adds to them
     dataset: str
     configs: Sequence[TrainingConfig]  # in the order of the log
     out: Path  # of the log
-    jobs: int = 1  # runs side by side
-    scheduler: str | None = None  # address of a Dask cluster that trains them
-    any_code: bool = False  # whether runs of older code count, which are refused otherwise
-    fresh: bool = False  # whether all runs of before are forgotten
-    save_model: Path | None = None
-    replace: bool = False  # whether log and net may replace files that this job has not made
-    tensorboard: Path | None = None  # folder of event files
-    checkpoints: bool = False  # whether a run that was cut short goes on from its last epoch
-    of_folder: str = ""  # flags that were taken as they suit a folder of images
+    checkpoints: bool  # whether a run that was cut short goes on from its last epoch
+    of_folder: str  # flags that were taken as they suit a folder of images
 
     def __post_init__(self) -> None:
         """Raise InputError if log or net could not be written, or would replace another file without being told to."""
-        check_suffix("--out", self.out, "log.json")
-        for path in (self.out, lines_beside(self.out, self.dataset), *self.checkpoint_paths()):
+        save_model, replace = self.given.save_model, self.given.replace
+        check_output("--out", self.out, "log.json", replace, self.made_log)
+        for path in (lines_beside(self.out, self.dataset), *self.checkpoint_paths()):
             check_writable(path)
-        check_replaceable(self.out, self.replace, self.made_log)
-        if self.scheduler and (self.save_model or self.tensorboard):
-            name = "--save-model" if self.save_model else "--tensorboard"
+        if self.given.scheduler and (save_model or self.given.tensorboard):
+            name = "--save-model" if save_model else "--tensorboard"
             raise InputError(f"{name}: expected files of this machine, found --scheduler; leave one out")
-        if self.save_model:
+        if save_model:
             if len(self.configs) > 1:
                 choice = f"one {flag(self.configs[0].SIZE)}, --block, --seed, and so on"
                 raise InputError(f"--save-model: expected a single run, found {len(self.configs)}; choose {choice}")
-            check_suffix("--save-model", self.save_model, "net.npz")
-            check_writable(self.save_model)
-            check_replaceable(self.save_model, self.replace)
+            check_output("--save-model", save_model, "net.npz", replace)
 
     @functools.cached_property
     def varied(self) -> dict[str, list[str]]:
@@ -87,7 +75,6 @@ class Job:
         return {kind: logs.varied_in(of) for kind, of in logs.grouped(self.configs, attrgetter("block")).items()}
 
     def name(self, config: Any) -> str:
-        """Name one of the runs in words."""
         return name_run(config, self.varied[config.block])
 
     def log_there(self) -> Any:
@@ -127,16 +114,17 @@ def run_job(job: Job, data: Dataset) -> None:
 
     Raises InputError before anything is trained, and Interrupted if the job is cut short.
     """
+    given = job.given
     with lock_log(job.out):
         schema: Any = RunRecord[type(job.configs[0])]  # type: ignore[misc]
         lines: ResultFile[RunRecord] = ResultFile(lines_beside(job.out, job.dataset), schema)
         lines.check()
-        if job.save_model:  # which is made with its run alone
+        if given.save_model:  # which is made with its run alone
             lines.keep(lambda run: not run.whole or run.config != job.configs[0])
-        if job.fresh:
+        if given.fresh:
             remove(*job.checkpoint_paths())
         # Long runs tell their epochs also side by side, but not from another machine.
-        side_by_side = bool(job.scheduler) or (job.jobs > 1 and not job.checkpoints)
+        side_by_side = bool(given.scheduler) or (given.jobs > 1 and not job.checkpoints)
 
         def report(done: list[RunRecord]) -> str | None:
             run = done[-1]
@@ -148,11 +136,11 @@ def run_job(job: Job, data: Dataset) -> None:
             sorted(job.configs, key=lambda config: -config.depth),
             data,
             lines,
-            to_continue=job.to_continue,
-            jobs=job.jobs,
-            scheduler=job.scheduler,
-            any_code=job.any_code,
-            fresh=job.fresh,
+            to_continue=given.to_continue,
+            jobs=given.jobs,
+            scheduler=given.scheduler,
+            any_code=given.any_code,
+            fresh=given.fresh,
             report=report,
             bar=side_by_side,
             checkpoints=job.checkpoints,
@@ -160,14 +148,14 @@ def run_job(job: Job, data: Dataset) -> None:
         first, by_config = job.configs[0], {run.config: run for run in runs}
         info = DatasetInfo(job.dataset, first.n_train, first.n_test, data.test_set, list(data.classes))
         runs = [by_config[config] for config in job.configs]
-        log: Any = RunLog.new(job.command, info, runs=runs)
+        log: Any = RunLog.new(given.command_line, info, runs=runs)
         other_code = ""
         if (before := job.log_there()) and before.environment.code != log.environment.code:
             other_code = ", in place of a log by other code of the mathematics"
         try:
             logs.write(job.out, log)
         except InputError as error:
-            raise InputError(f"{error}; all runs are safe in {lines.path}; to continue: {job.to_continue}") from error
+            raise InputError(f"{error}; all runs are safe in {lines.path}; to continue: {given.to_continue}") from error
         lines.keep(lambda run: run.config not in by_config)  # another job's
         os.utime(job.out)  # no older than these lines: --watch draws the newest file, and of equals the log
         remove(*job.checkpoint_paths())
@@ -183,25 +171,25 @@ def _train_one(
     job: Job, lines: ResultFile, samples: str, side_by_side: bool, config: TrainingConfig, data: Dataset
 ) -> RunRecord:
     with console.unfailing_output():  # a worker process has none yet
-        watchers: list[Callable[[RunRecord], None]] = [] if job.scheduler else [EpochLines(lines, samples)]
-        if job.tensorboard:
+        watchers: list[Callable[[RunRecord], None]] = [] if job.given.scheduler else [EpochLines(lines, samples)]
+        if job.given.tensorboard:
             from highway_lab.tensorboard import EventFile
 
-            watchers.append(EventFile(job.tensorboard, job.dataset, config))
+            watchers.append(EventFile(job.given.tensorboard, job.dataset, config))
         if not side_by_side:
-            watchers.append(console.EpochReporter(job.name(config), config.epochs, alone=job.jobs == 1))
+            watchers.append(console.EpochReporter(job.name(config), config.epochs, alone=job.given.jobs == 1))
 
         def report(run: Run) -> None:
             record: RunRecord = RunRecord.of(run)
             for watcher in watchers:
                 watcher(record)
 
-        kept = job.checkpoint(config) if job.checkpoints and not job.scheduler else None
-        run = train_resumably(config, data, report=report, keep=kept, any_code=job.any_code)
-        if job.save_model:
-            save_net(job.save_model, run.net)
-            load = f"net = {type(run.net).__name__}.load({os.fspath(job.save_model)!r})"
-            print(f"saved {job.save_model}; in Python: {load}; net.predict(net.preprocess(images))")
+        kept = job.checkpoint(config) if job.checkpoints and not job.given.scheduler else None
+        run = train_resumably(config, data, report=report, keep=kept, any_code=job.given.any_code)
+        if path := job.given.save_model:
+            save_net(path, run.net)
+            load = f"net = {type(run.net).__name__}.load({os.fspath(path)!r})"
+            print(f"saved {path}; in Python: {load}; net.predict(net.preprocess(images))")
     return RunRecord.of(run)
 
 
@@ -320,15 +308,11 @@ class TrainingCommand:
         return parser
 
     def job(self, given: argparse.Namespace, dataset: str, data: Dataset) -> Job:
-        """Return the job that the flags describe; raises InputError."""
         configs = self.plan(given, data)
         out = given.out or Path(self.log_name(given, dataset, configs))
-        names = ("jobs", "scheduler", "any_code", "fresh", "save_model", "replace", "tensorboard")
-        options = {name: getattr(given, name) for name in names}
-        commands = given.command_line, given.to_continue
         taken = [name for name in self.of_folder(configs[0]) if data.classes and name not in vars(given)]
         of_folder = " ".join(f"{flag(name)} {getattr(configs[0], name)}" for name in taken)
-        return Job(*commands, dataset, configs, out, **options, checkpoints=self.checkpoints, of_folder=of_folder)
+        return Job(given, dataset, configs, out, self.checkpoints, of_folder)
 
     def plan(self, given: argparse.Namespace, data: Dataset) -> list[TrainingConfig]:
         """Return a config for every combination of values that are asked for, blocks varying fastest."""
@@ -338,12 +322,7 @@ class TrainingCommand:
         if data.classes:
             fields |= self.of_folder(fitted(self.configure(**fields | wanted[0]), data))
         configs: list[Any] = [fitted(self.configure(**fields | of), data) for of in wanted]
-        configs = [of[0] for of in logs.grouped(configs, without_effect).values()]
-        values = sum((config.epochs + 2) * (2 * config.depth + VALUES_OF_EPOCH) for config in configs)
-        if values > (most := logs.MOST_VALUES):
-            found = f"expected as many epochs and blocks as a log of {most:,} values holds, found {values:,}"
-            raise InputError(f"runs: {found}; ask for fewer, in several commands")
-        return configs
+        return [of[0] for of in logs.grouped(configs, without_effect).values()]
 
     def log_name(self, given: argparse.Namespace, dataset: str, configs: Sequence[TrainingConfig]) -> str:
         """Return run.json or run_sweep.json, with whatever differs from a committed job's settings in the name.

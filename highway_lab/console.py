@@ -8,9 +8,8 @@ import math
 import os
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO
 
 import numpy as np
@@ -18,7 +17,6 @@ import numpy as np
 from highway_lab.datasets import DATASETS
 from highway_lab.intervals import interval
 from highway_lab.logs import DatasetInfo, RunRecord, kinds_of, values_of, varied_in
-from highway_lab.threads import outlive_forks
 from highway_networks import TEST_IMAGES
 
 
@@ -55,38 +53,24 @@ class Unfailing:
                 print(f"{self.name} is lost from here on: {error.strerror}", file=other)
 
 
-_lock, _restoring = threading.Lock(), ExitStack()
-_inside: list[tuple[Unfailing, Unfailing]] = []  # the same, for each time that a thread is inside `unfailing_output`
-outlive_forks(_lock)
-
-
 @contextmanager
-def unfailing_output() -> Iterator[tuple[Unfailing, Unfailing]]:
+def unfailing_output() -> Iterator[list[Unfailing]]:
     """Make standard output and standard error streams that never raise.
 
     A closed stream becomes the null device, also for worker processes: a file that is opened later could otherwise get
-    its number. Commands that overlap in several threads share the streams, until the last of them has left.
+    its number. A command inside another one shares its streams.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
-    with _lock:
-        if not _inside:
-            outputs = Unfailing(sys.stdout, "output"), Unfailing(sys.stderr, "the list of errors")
-            _restoring.enter_context(redirect_stdout(outputs[0]))
-            _restoring.enter_context(redirect_stderr(outputs[1]))
-            _inside.append(outputs)
-        else:
-            _inside.append(outputs := _inside[0])
-    try:
-        yield outputs
-    finally:
-        for output in outputs:
-            output.flush()
-        with _lock:
-            _inside.pop()
-            if not _inside:
-                _restoring.close()
+    named = (sys.stdout, "output"), (sys.stderr, "the list of errors")
+    outputs = [of if isinstance(of, Unfailing) else Unfailing(of, name) for of, name in named]
+    with redirect_stdout(outputs[0]), redirect_stderr(outputs[1]):
+        try:
+            yield outputs
+        finally:
+            for output in outputs:
+                output.flush()
 
 
 def name_numbers(values: Sequence[Any]) -> str:

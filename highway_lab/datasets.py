@@ -10,6 +10,7 @@ import sys
 import tarfile
 import unicodedata
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
@@ -351,10 +352,7 @@ class Walk:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self.noted: dict[str, list[Path]] = {}
-
-    def note(self, what: str, path: Path) -> None:
-        self.noted.setdefault(what, []).append(path)
+        self.noted: dict[str, list[Path]] = defaultdict(list)
 
     def tell(self) -> None:
         """Print what was noted, if anything, as one line on stderr."""
@@ -371,13 +369,13 @@ class Walk:
         try:
             for path in in_order(folder.iterdir()):
                 if path.name.startswith(".") or path.name.casefold() in OF_SYSTEMS:
-                    self.note("hidden files and those of systems left out", path)
+                    self.noted["hidden files and those of systems left out"].append(path)
                 elif path.is_dir():
                     folders.append(path)
                 elif path.is_file():
                     files.append(path)
                 else:
-                    self.note("links that lead nowhere, and other non-files, left out", path)
+                    self.noted["links that lead nowhere, and other non-files, left out"].append(path)
         except OSError as error:
             found = f"expected a folder of images, found: {error.strerror}"
             raise InputError(f"{error.filename or folder}: {found}; check the path") from error
@@ -387,13 +385,13 @@ class Walk:
         """Return the subfolders of a folder that should have nothing else; note what it has."""
         folders, files = self.entries(folder)
         for file in files:
-            self.note("files outside the folders of classes left out", file)
+            self.noted["files outside the folders of classes left out"].append(file)
         return folders
 
     def files(self, folder: Path, seen: set[Path]) -> list[Path]:
         """Return the files below a folder, unless it has been `seen` or lies above one that has."""
         if (real := folder.resolve()) in seen:
-            self.note("folders that lie above, or are taken already, left out", folder)
+            self.noted["folders that lie above, or are taken already, left out"].append(folder)
             return []
         seen |= {real, *real.parents}
         folders, files = self.entries(folder)
@@ -550,9 +548,9 @@ def _read_images(walk: Walk, paths: Sequence[Path], size: int | None) -> np.ndar
         for index in rows:
             if kind or bits != 8:
                 x[index] = (deep.get(index, x[index]) * np.uint32(255) + most // 2) // most  # rounded
-                walk.note(f"{kind}pixels scaled from 0..{most:,} to 0..255", paths[index])
+                walk.noted[f"{kind}pixels scaled from 0..{most:,} to 0..255"].append(paths[index])
             elif 0 < largest[index] < DARK:
-                walk.note(f"pixels of 0..{DARK - 1} left dark beside brighter ones", paths[index])
+                walk.noted[f"pixels of 0..{DARK - 1} left dark beside brighter ones"].append(paths[index])
     return x[:, :1].copy() if all_grey else x
 
 
@@ -568,7 +566,7 @@ def _read_image(walk: Walk, path: Path) -> tuple[np.ndarray, bool]:
                 raise ValueError("floats, whose scale is unknown")
             if getattr(file, "n_frames", 1) > 1:
                 file.seek(0)
-                walk.note("files of several frames or pages of which the first is taken", path)
+                walk.noted["files of several frames or pages of which the first is taken"].append(path)
             image = ImageOps.exif_transpose(file)
         if mode in DEEP:
             values = np.asarray(image).astype(np.int32)
@@ -579,6 +577,6 @@ def _read_image(walk: Walk, path: Path) -> tuple[np.ndarray, bool]:
         if image.has_transparency_data:
             image = image.convert("RGBA")
             if np.asarray(image)[..., 3].min() < 255:
-                walk.note("transparent images drawn on white", path)
+                walk.noted["transparent images drawn on white"].append(path)
             image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
         return np.asarray(image.convert("RGB")), mode in GREY

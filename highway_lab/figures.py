@@ -99,6 +99,13 @@ def own_style(style: str | os.PathLike | None = None, **usual: Any) -> Iterator[
         yield
 
 
+def styled(draw: Callable[[], Any], style: str | os.PathLike | None, use: Callable = lambda picture: picture) -> Any:
+    """Return what `use` makes of what `draw` draws, both in our style or, after `fit`, in that of a file."""
+    with own_style(style):
+        picture = draw()
+        return use(fit(picture) if style and isinstance(picture, Figure) else picture)
+
+
 def read_style(path: str | os.PathLike) -> dict[str, Any]:
     """Return what a matplotlibrc sets; raises InputError unless matplotlib understands all of it."""
 
@@ -167,7 +174,6 @@ def font_with(characters: frozenset[str]) -> str | None:
 
 @functools.cache
 def characters_in(font_file: str) -> frozenset[str]:
-    """Return the characters that a font can draw."""
     font = get_font(font_file)
     return frozenset(map(chr, font.get_charmap())) if font.scalable else frozenset()
 
@@ -401,14 +407,14 @@ def drawing(what: object, *sources: str | os.PathLike, remedy: str = "make the l
 
 
 def save_all(
-    pictures: Mapping[str, Callable[[], Figure | str]],
+    pictures: Mapping[str, Callable[[], Figure | str | bytes]],
     folder: Path,
     *sources: str | os.PathLike,
     out: str | os.PathLike | None = None,
     format: str | None = None,
     style: str | os.PathLike | None = None,
 ) -> list[Path]:
-    """Draw pictures, functions that return a figure or a page of HTML by their names; return where they are.
+    """Draw pictures, functions that return a figure, a page of HTML or a file's bytes; return where they are.
 
     They are written when all are drawn, into `folder`, unless the flags of `add_picture_flags` say otherwise: an `out`
     that is named like one of them is this one. Their metadata name their logs, `sources`. Raises InputError if one
@@ -423,11 +429,8 @@ def save_all(
         origin, drawn = "\n".join(map(name_with_digest, sources)), {}
     for path, draw in zip(paths, pictures.values(), strict=True):
         remedy = {"remedy": "draw it without --style"} if style else {}  # it may ask for what is not installed
-        with drawing(path.name, *sources, **remedy), own_style(style):
-            picture = draw()
-            if style and isinstance(picture, Figure):
-                fit(picture)
-            drawn[path] = _content(picture, origin, path.suffix)
+        with drawing(path.name, *sources, **remedy):
+            drawn[path] = styled(draw, style, functools.partial(_content, origin=origin, suffix=path.suffix))
     for path, content in drawn.items():
         make_place(path)
         with atomic_write(path) as file:
@@ -466,8 +469,10 @@ METADATA = {  # names of origin, software and, where it has one by default, date
 }
 
 
-def _content(picture: Figure | str, origin: str, suffix: str) -> bytes:
-    """Return the bytes of a figure in the format of a suffix, or of a page of HTML, with its origin."""
+def _content(picture: Figure | str | bytes, origin: str, suffix: str) -> bytes:
+    """Return the bytes of a figure in the format of a suffix, or of a page of HTML, with its origin; bytes as given."""
+    if isinstance(picture, bytes):
+        return picture
     if isinstance(picture, str):
         about = {"source": origin, "generator": page_renderer()}
         tags = "".join(f'\n<meta name="{name}" content="{html.escape(of)}">' for name, of in about.items())

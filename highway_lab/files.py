@@ -1,6 +1,5 @@
 """Files: read and verified, downloaded from mirrors, written as a whole, locked, and temporary ones removed."""
 
-import glob
 import hashlib
 import os
 import secrets
@@ -10,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from highway_networks import DAMAGED, InputError, as_path, find_file, patiently, uncompressed
 
@@ -143,26 +142,21 @@ def _download(path: Path, source: Source, root: Path) -> None:
     """Download a file from the first mirror that delivers it intact; only then it, and its folder, are there."""
     import pooch
 
+    check_writable(next(folder for folder in path.parents if folder.exists()) / path.name)
     pooch.get_logger().setLevel("WARNING")
     transfer, failures = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=MIRROR_SECONDS), []
-
-    def verified_transfer(url: str, temporary: str, of: object) -> None:
-        transfer(url, temporary, of)
-        verified(Path(temporary).read_bytes(), path, path.name, source)
-
-    made = [folder for folder in path.parents if not folder.exists()]
-    try:
-        make_place(path)
-        for mirror in source.mirrors:
+    for mirror in source.mirrors:
+        with TemporaryDirectory() as folder:
             try:
-                pooch.retrieve(mirror + path.name, None, path.name, path.parent, downloader=verified_transfer)
-                return
+                found = pooch.retrieve(mirror + path.name, None, path.name, folder, downloader=transfer)
+                verified(content := Path(found).read_bytes(), path, path.name, source)
             except Exception as error:  # whatever went wrong, the next mirror may be right
                 failures.append(f"{mirror}: {type(error).__name__}")
-    finally:
-        with suppress(OSError):  # one that is not empty stays
-            for folder in made:
-                folder.rmdir()
+                continue
+        make_place(path)
+        with atomic_write(path) as file:
+            file.write(content)
+        return
     raise DownloadError(
         f"{root}: expected {source.forms}, or a download of {path.name}, found neither ({'; '.join(failures)}); "
         "connect to the internet, name another data directory (HIGHWAY_DATA_DIR), or use the digits"
@@ -176,14 +170,13 @@ def _download(path: Path, source: Source, root: Path) -> None:
 def atomic_write(path: str | os.PathLike) -> Iterator[BinaryIO]:
     """Open a temporary file, for bytes, that replaces `path` on success, and is removed on any failure.
 
-    What a killed process has left is removed by the next call. A symbolic link stays, and the file that it leads to is
-    replaced. Raises InputError if the folder cannot be written or the disk is full; `path` is then as before.
+    A symbolic link stays, and the file that it leads to is replaced. Raises InputError if the folder cannot be written
+    or the disk is full; `path` is then as before.
     """
     check_writable(path)
     place = followed(path)
-    temporary = place.with_name(f".{place.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    temporary = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
     try:
-        remove_left(place.parent, f".{place.name}.")
         try:
             with open(temporary, "x+b") as file:
                 if place.exists():
@@ -225,8 +218,13 @@ def check_suffix(flag: str, path: Path, like: str) -> None:
         raise InputError(f"{flag}: expected a name like {like}, found {path}; choose another")
 
 
-def check_replaceable(path: str | os.PathLike, replace: bool, is_own: Callable[[], bool] | None = None) -> None:
-    """Raise InputError if a file is there that is not the job's own log, unless it is to be replaced."""
+def check_output(flag: str, path: Path, like: str, replace: bool, is_own: Callable[[], Any] | None = None) -> None:
+    """Raise InputError unless a file that a flag names is named `like` it, and can be written.
+
+    A file that is there must be the job's own log, or is to be replaced.
+    """
+    check_suffix(flag, path, like)
+    check_writable(path)
     if not replace and os.path.exists(path) and not (is_own and is_own()):
         found = f"expected no file{', or a log that the same job has made' * bool(is_own)}, found another"
         raise InputError(f"{path}: {found}; choose another path, or replace it (--replace)")
@@ -248,42 +246,6 @@ def followed(path: str | os.PathLike) -> Path:
 
 def unwritable(path: str | os.PathLike, found: str | None) -> InputError:
     return InputError(f"{path}: expected a place to write, found: {found}; choose another path or free the disk")
-
-
-SCRATCH = "highway-networks-"  # begins the names of folders for temporary files; the process that made one follows
-
-
-def scratch_folder() -> TemporaryDirectory:
-    """Make a folder for temporary files; it is removed when it is left or, after a kill, by `remove_left`."""
-    return TemporaryDirectory(prefix=f"{SCRATCH}{os.getpid()}-", ignore_cleanup_errors=True)
-
-
-def remove_left(folder: Path, prefix: str) -> None:
-    """Remove the temporary files and folders PREFIX<process>-???????? of processes that were killed."""
-    for left in folder.glob(f"{glob.escape(prefix)}[0-9]*-????????"):
-        process = left.name.removeprefix(prefix).partition("-")[0]
-        with suppress(OSError, ValueError, OverflowError):
-            if not is_running(int(process)):
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
-
-
-def is_running(process: int) -> bool:
-    """Tell whether there is a process of this number, anybody's."""
-    try:
-        if sys.platform != "win32":
-            os.kill(process, 0)
-            return True
-        import _winapi  # os.kill would end it there
-
-        handle = _winapi.OpenProcess(_winapi.SYNCHRONIZE, False, process)
-        try:
-            return _winapi.WaitForSingleObject(handle, 0) == _winapi.WAIT_TIMEOUT
-        finally:
-            _winapi.CloseHandle(handle)
-    except PermissionError:  # another user's
-        return True
-    except OSError:
-        return False
 
 
 @contextmanager

@@ -22,14 +22,15 @@ from dataclasses import asdict, fields, replace
 from multiprocessing.connection import Connection
 from operator import attrgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
 
 from highway_lab import Interrupted, logs
 from highway_lab.cli import count, ignore_interrupts, import_file
 from highway_lab.console import count_of
-from highway_lab.files import atomic_write, content_of, make_place, remove, scratch_folder
+from highway_lab.files import atomic_write, content_of, make_place, remove
 from highway_lab.logs import Result, imported
-from highway_networks import InputError, reason_of
+from highway_networks import InputError
 
 LOSSES = (BrokenExecutor, CancelledError, OSError)  # of a worker or a scheduler, not defects of a task
 ATTEMPTS = 3  # at tasks that were lost with a cluster's worker
@@ -122,11 +123,11 @@ class ResultFile(Generic[ResultT]):
 
     def _content(self) -> bytes:
         try:
-            logs.check_count(content := content_of(self.path))
+            content = content_of(self.path)
         except FileNotFoundError:
             return b""
-        except (OSError, ValueError) as error:
-            raise InputError(f"{self.path}: expected a file of results, found: {reason_of(error)}; move it") from error
+        except OSError as error:
+            raise InputError(f"{self.path}: expected a file of results, found: {error.strerror}; move it") from error
         if not (content.startswith(self._opening) or self._opening.startswith(content)):
             raise InputError(f"{self.path}: expected a {self._name} a line, found something else; move the file")
         return content
@@ -190,7 +191,8 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
         if jobs > 1:
             parent, _ends_with_this_process = map(stack.enter_context, multiprocessing.Pipe(duplex=False))
             begin = {"initializer": _begin_process, "initargs": (parent,)}
-            begin["temp_folder"] = folder = stack.enter_context(scratch_folder())
+            scratch = TemporaryDirectory(prefix="highway-networks-", ignore_cleanup_errors=True)
+            begin["temp_folder"] = folder = stack.enter_context(scratch)
             resource_tracker.register(folder, "folder")  # which a process of its own removes if this one is killed
             stack.callback(resource_tracker.unregister, folder, "folder")
         with ignore_interrupts():  # processes that are started meanwhile inherit it

@@ -56,15 +56,9 @@ class EventFile:
 def scalars(run: RunRecord, row: int) -> dict[str, float]:
     """Return a row of a run's history by tag, without nulls; TensorBoard groups tags by the part before the slash."""
     h = run.history
-    columns = {
-        "loss/train": h.train_loss,
-        "loss/test": h.test_loss,
-        "loss/validation": h.validation_loss,
-        f"{run.metric}/train": h.train_score,
-        f"{run.metric}/test": h.test_score,
-        f"{run.metric}/validation": h.validation_score,
-        "gradient_norm": h.grad_norm,
-    }
+    fields, samples = {"loss": "loss", run.metric: "score"}, ("train", "test", "validation")
+    columns = {f"{name}/{of}": getattr(h, f"{of}_{field}") for name, field in fields.items() for of in samples}
+    columns["gradient_norm"] = h.grad_norm
     found = {tag: column[row] for tag, column in columns.items() if column}
     found |= {f"T/block_{l}": T for l, T in enumerate(run.gate_means[row] if run.gate_means else [], start=1)}
     return {tag: value for tag, value in found.items() if value is not None}

@@ -8,7 +8,6 @@ import runpy
 import signal
 import subprocess
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,7 +21,6 @@ import conv_highway_networks
 import conv_recipes as cn
 import highway_estimators  # noqa: F401, adds its losses
 import highway_networks as hn
-import visualize_highway_networks as viz
 from highway_lab import checkpoints, commands, datasets, logs, programs
 from highway_lab.commands import lines_beside
 from highway_lab.console import describe_chance, name_files, summary
@@ -278,7 +276,7 @@ def test_numbers_of_images_are_cut_to_those_that_there_are(digits):
 BAD_ARGUMENTS = {
     "--seeds 0-1000000": "argument --seed/--seeds: expected at most 1,000,000 numbers, found '0-1000000'",
     "--depths 5,x": "argument --depth/--depths: expected numbers like 5,10,20 or 0-19, found '5,x'",
-    "--depths 5,5": "argument --depth/--depths: expected different numbers",
+    "--depths 5,5": "argument --depth/--depths: expected different values",
     "--n-train 1438": "--n-train: expected at most 1437 samples, found 1438",
     "--lr 0": "--lr: expected a positive number, found 0.0",
     "--jobs 0": "argument --jobs: expected a number from 1 to 999999, found '0'",
@@ -291,7 +289,7 @@ BAD_ARGUMENTS = {
     "--out missing/log.json": "missing/log.json: expected a place to write, found: no directory missing",
     "--out notes.txt": "--out: expected a name like log.json, found notes.txt",
     "--epoch 1": "unrecognized arguments: --epoch 1; is --epochs meant?",
-    "--depth 1000000000": "runs: expected as many epochs and blocks as a log of 8,388,608 values holds, found ",
+    "--depth 1000000000": "memory: expected enough, found: Unable to allocate ",
     f"--epochs 1{'0' * 400}": "--epochs: expected a number up to 9.2e+18, found 10000",
     "--gate-bias 1e39": "--gate-bias: expected a number up to 3.4e+38, found 1e+39; choose another",
 }
@@ -324,15 +322,12 @@ def test_a_wrong_argument_is_refused_and_nothing_written(workdir, capsys, progra
 
 @pytest.mark.slow
 @pytest.mark.posix
-@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
 def test_an_ended_job_keeps_its_finished_runs_and_leaves_nothing_else(workdir, start, monkeypatch, number):
-    """A terminal's signals reach every process of the job, SIGTERM one; one of many runs has finished.
-
-    What a killed job cannot tidy up, the next start of any command does.
-    """
+    """A terminal's signals reach every process of the job, SIGTERM one; one of many runs has finished."""
     scratch = workdir.with_name("scratch")
     scratch.mkdir()
-    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setenv("JOBLIB_TEMP_FOLDER", str(scratch))
     words = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--depth", "10")
     words += ("--epochs", "30", "--block", "highway", "--seeds", "0-199", "--jobs", "2", "--out", "log.json")
     number = getattr(signal, number)
@@ -341,12 +336,7 @@ def test_an_ended_job_keeps_its_finished_runs_and_leaves_nothing_else(workdir, s
     (os.kill if number == signal.SIGTERM else os.killpg)(process.pid, number)
     error = process.communicate(timeout=300)[1]
     wait_until(lambda: not group_lives(process.pid), "the workers' end")
-    if number == signal.SIGKILL:
-        assert [*scratch.iterdir()]
-        assert start(viz.__file__, "--help").wait(timeout=60) == 0
     assert [*scratch.iterdir()] == []
-    if number == signal.SIGKILL:
-        return
     assert [*Path("/dev/shm").glob(f"*loky-{process.pid}-*")] == []  # where there is one
     assert process.returncode == 130, error
     assert not re.search("Traceback|leaked|semlock", error)
@@ -437,16 +427,6 @@ def test_ctrl_c_before_the_first_run_has_finished_saves_nothing(workdir, monkeyp
     assert files_below(workdir) == {}
 
 
-def test_a_start_sweeps_what_is_surely_of_a_dead_process_of_this_program(workdir, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(workdir))
-    others = [f"highway-networks-{of}" for of in ("99999999-notes", "1a-12345678", f"{10**20}-abcdefgh")]
-    for name in (*others, held := f"highway-networks-{os.getpid()}-12345678", "highway-networks-99999999-12345678"):
-        Path(name).mkdir()
-    with pytest.raises(SystemExit):
-        programs.main(["--help"])
-    assert {path.name for path in workdir.iterdir()} == {*others, held}
-
-
 @pytest.mark.posix  # else nothing tells when the workers of a killed job have ended
 @pytest.mark.slow
 def test_runs_go_on_from_their_last_epoch_to_the_same_bits(tmp_path, monkeypatch, start, capsys):
@@ -482,15 +462,15 @@ def test_runs_go_on_from_their_last_epoch_to_the_same_bits(tmp_path, monkeypatch
         check_events(Path("events", name_files("digits", run.config)), run)
 
 
-def test_a_checkpoint_is_used_by_its_own_config_until_fresh(workdir, refused):
+def test_a_checkpoint_is_used_by_its_own_config_until_fresh(workdir, capsys):
     words = ["--net", "digits", "--epochs", "1", "--n-train", "100", "--out", "log.json"]
     assert cn.main(words) == 0
     place = Path(f"log.{name_files('digits', read('log.json', cn).runs[0].config)}.npz")
     place.write_bytes(b"no checkpoint")
-    assert "expected a checkpoint" in refused(cn.main, words)
     assert cn.main([*words, "--lr", "0.01", "--replace"]) == 0
     assert place.read_bytes() == b"no checkpoint"
     assert cn.main([*words, "--fresh", "--replace"]) == 0
+    assert "damaged" not in capsys.readouterr().err
     assert sorted(files_below(workdir)) == ["log.json"]
 
 

@@ -236,7 +236,7 @@ def line(axes, label: str):
 def test_learning_curves_show_every_seed_and_their_mean():
     log = made_up_log(seeds=(0, 1))
     for axes, field in zip(pictures.learning_curves(log), ("train_score", "test_score"), strict=True):
-        for kind, runs in pictures.group(log.runs, "block").items():
+        for kind, runs in pictures.kinds_of(log.runs).items():
             seeds = [getattr(run.history, field) for run in runs]
             mean = line(axes, kind)
             np.testing.assert_array_equal(mean.get_xdata(), range(4))
@@ -333,7 +333,7 @@ def cut(log, epochs: dict[tuple[str, int], int]):
 def test_pictures_of_an_unfinished_log_show_its_epochs(epochs, words, tmp_path, monkeypatch):
     drawn, log = [], made_up_log(seeds=(0, 1), diverged=[("plain", 0)])
     monkeypatch.setattr(pictures, "save_all", lambda made, *_, **__: drawn.extend(draw() for draw in made.values()))
-    pictures.draw_log(cut(log, epochs) if epochs else log, Path("log.json"), out=tmp_path)
+    pictures.draw("log.json", tmp_path, cut(log, epochs) if epochs else log)
     assert [figure.get_supxlabel() for figure in drawn] == [words] * 4
 
 
@@ -496,7 +496,7 @@ def test_out_chooses_the_picture_that_it_is_named_like(workdir, refused, capsys)
     before = files_below(workdir)
     assert "or a name like learning_curves.png" in refused(pictures.main, ["log.json", "--out", "bars.png"])
     two = ["log.json", "log.json", "--out", "T_gate_bars.png"]
-    assert "found T_gate_bars.png; name one log" in refused(pictures.main, two)
+    assert "--out: expected one LOG.json, found 2; name the log" in refused(pictures.main, two)
     assert files_below(workdir) == before
 
 

@@ -5,14 +5,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from types import SimpleNamespace
 
 import pytest
 from helpers import ROOT, digits_net, files_below
 
 from highway_lab.cli import quote
 from highway_lab.console import Unfailing
-from highway_lab.files import atomic_write, in_order, is_running, remove
+from highway_lab.files import atomic_write, in_order, remove
 
 
 @pytest.mark.parametrize("kind", [PurePosixPath, PureWindowsPath])
@@ -46,24 +45,6 @@ def test_a_file_that_somebody_holds_for_a_moment_is_waited_for(workdir, monkeypa
     assert held == []
     assert [*files_below(workdir)] == ["file"] * left
     assert files_below(workdir).get("file") != b"old"
-
-
-def test_on_windows_a_process_is_asked_for_and_not_killed(monkeypatch):
-    denied, none = PermissionError(errno.EACCES, "Access is denied"), OSError(errno.EINVAL, "The parameter is wrong")
-    states, closed = iter([258, 0, denied, none]), []
-
-    def wait(handle, milliseconds):
-        if isinstance(said := next(states), OSError):
-            raise said
-        return said
-
-    winapi = SimpleNamespace(SYNCHRONIZE=1, WAIT_TIMEOUT=258, OpenProcess=lambda *_: 7, CloseHandle=closed.append)
-    winapi.WaitForSingleObject = wait
-    monkeypatch.setitem(sys.modules, "_winapi", winapi)
-    monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("killed"))
-    assert [is_running(1) for _ in range(4)] == [True, False, True, False]
-    assert closed == [7] * 4
 
 
 @pytest.mark.parametrize(("system", "quoted"), [("linux", r"'my runs\a.json'"), ("win32", r'"my runs\a.json"')])

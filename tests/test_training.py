@@ -4,10 +4,7 @@ import argparse
 import dataclasses
 import functools
 import math
-import os
-import signal
 import threading
-import time
 import warnings
 from typing import Any
 
@@ -30,7 +27,7 @@ from threadpoolctl import threadpool_limits
 import highway_estimators  # noqa: F401, adds its losses
 from conv_highway_networks import ConvWorkspace, Dropout
 from conv_recipes import ConvConfig
-from highway_lab import slices, threads
+from highway_lab import slices
 from highway_lab.cli import add_hyperparameters
 from highway_lab.threads import blas_pools, one_thread
 from highway_lab.training import Training, train_resumably
@@ -394,37 +391,24 @@ def test_batch_normalisation_trains_on_the_whole_batch_at_once():
     assert isinstance(net.workspace(100, np.random.default_rng(0)), ConvWorkspace)
 
 
-@pytest.mark.posix
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @COUNTED
-def test_the_limit_lasts_until_the_last_thread_has_left_and_a_fork_neither_waits_for_it_nor_keeps_it():
-    inside, alone, locked, leave = (threading.Event() for _ in range(4))
-
-    def hold() -> None:
-        with one_thread():
-            inside.set()
-            alone.wait()
-            with threads._lock:
-                locked.set()
-                time.sleep(0.2)  # so long that the fork meanwhile begins
-            leave.wait()
-
+def test_the_limit_on_threads_lasts_until_the_last_of_several_has_left():
     with threadpool_limits(2, user_api="blas"):
+        before, inside, leave = threads_now(), threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with one_thread():
+                inside.set()
+                leave.wait()
+
         other = threading.Thread(target=hold)
         with one_thread():
             other.start()
             inside.wait()
-        alone.set()
-        locked.wait()
-        if not (child := os.fork()):
-            signal.alarm(10)  # ends a child that waits
-            with one_thread():
-                first = threads_now()
-            os._exit((first, threads_now()) != ({1}, {2}))
-        ended, here = os.waitpid(child, 0)[1], threads_now()
+        assert threads_now() == {1}
         leave.set()
         other.join()
-        assert (ended, here, threads_now()) == (0, {1}, {2})
+        assert threads_now() == before
 
 
 def threads_now() -> set[int]:

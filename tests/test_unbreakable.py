@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from helpers import A_PIPE, ROOT, child_environment, files_below, limited_file_size, small_log
 
-import highway_lab.files
 import highway_networks as hn
 import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
@@ -94,15 +93,6 @@ def test_a_full_disk_ends_the_job_with_a_line_and_it_goes_on_later(workdir, caps
     assert "--fresh" not in error, "what is safe would be forgotten"
     assert programs.main([*SHORT, "--out", "log.json"]) == 0
     assert not Path("log.digits.jsonl").exists()
-
-
-def test_what_a_killed_writer_left_goes_with_the_next_writer(workdir):
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    Path(f".log.json.{ended.pid}-0123abcd").write_text("torn and longer", "utf-8")
-    with highway_lab.files.atomic_write("log.json") as file:
-        file.write(b"whole")
-    assert files_below(workdir) == {"log.json": b"whole"}
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,9 @@
     net.effective_depth(X[1000:] / 16)    # of 30: the sum over blocks of the mean gate
 
 These nets are for looking into gates, depth and lesions. For accuracy alone, take linear models and boosted trees
-first: on tables, depth gains little, and a fit takes one to four times as long as one of scikit-learn's MLPs, and
-longer with each block. With 16,000 rows of 20 columns an epoch takes five times as long: nearly all of it goes into
-products with 60,000 weights of three blocks, which MLPClassifier's one layer lacks; with depth=1 it takes 1.6 times as
-long. So by default a net has few blocks, the fewer the fewer rows there are; ask for more to study them.
-Cross-validation chose the defaults on other data than benchmarks/README.md reports on, by the rule of
+first: on tables, depth gains little, and most fits take longer than those of scikit-learn's MLPs (benchmarks/README.md
+has both), the longer the more blocks there are. So by default a net has few blocks, the fewer the fewer rows there are;
+ask for more to study them. Cross-validation chose the defaults on other data than that page reports on, by the rule of
 benchmarks/estimator_defaults.py.
 
 Early stopping begins to wait for gains once a classifier no longer gives all validation samples the same class. It can

@@ -13,12 +13,11 @@ from picture_helpers import committed_log
 from PIL import Image
 
 import highway_lab.logs
-from experiments import common
 from experiments.claims import Verdict
 from experiments.common import load
 from experiments.looks import cifar_net, class_routing, gate_maps, lesions, measurement, models, section_4
 from experiments.looks.measurement import walk
-from experiments.looks.section_4 import Section4Log
+from experiments.study import Results, StudyRun
 from highway_lab.datasets import load_folder, name_of
 from highway_lab.figures import new_figure
 from highway_lab.training import Training, train_resumably
@@ -254,7 +253,7 @@ def test_each_data_set_has_its_net(workdir, digits, monkeypatch):
 
 
 def test_a_net_of_other_training_code_is_trained_anew(digits, workdir, monkeypatch):
-    source = models.by_setting("digits", digits, smoke=True)["tanh, b_T -2"][0]
+    source = models.to_train("made-up", replace(models.SMOKE, epochs=2), 0, digits)
     trained = []
     monkeypatch.setattr(models, "Training", lambda *of: trained.append(Training(*of)) or trained[-1])
     for code in ("a", "a", "b"):
@@ -385,53 +384,38 @@ def test_only_all_committed_logs_draw_over_the_picture_of_all(workdir, monkeypat
 # ------------------------------------------------------------------- section 4 on nets of several settings
 
 
-@pytest.fixture(scope="module")
-def smoke(tmp_path_factory) -> Path:
-    """A folder in which a smoke run was made."""
-    folder = tmp_path_factory.mktemp("section_4")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert section_4.EXPERIMENT.main(["run", "--smoke"]) == 0
-    return folder
-
-
 @pytest.fixture
-def log(smoke, monkeypatch) -> Section4Log:
-    """The log of that run, whose folder is the working directory."""
-    monkeypatch.chdir(smoke)
-    return section_4.EXPERIMENT.read(section_4.EXPERIMENT.log_path(smoke=True))
+def seen(workdir, digits) -> StudyRun:
+    """A small net of section 4, looked into."""
+    return section_4.train(Results(section_4.STUDY[""].small(), []).next_tasks()[0], digits)
 
 
-def test_every_net_stands_beside_the_one_that_its_training_began_with(log, digits):
-    by_setting = models.by_setting("digits", digits, smoke=True)
-    assert [net.source for net in log.nets] == [source for seeds in by_setting.values() for source in seeds]
-    net = log.nets[1]
-    run = train_resumably(net.source.training, digits)
-    assert 1 - net.untrained.error == pytest.approx(run.history.train_score[0], abs=1e-6)
-    assert 1 - net.trained.error == pytest.approx(run.history.train_score[-1], abs=1e-6)
-    assert net.test_score == pytest.approx(run.history.test_score[-1], abs=1e-6)
+def test_every_net_stands_beside_the_one_that_its_training_began_with(seen, digits):
+    config, net = seen.config, seen.measured
+    run = train_resumably(config, digits)
+    trained = models.trained(config, digits)
+    assert (trained.params.flat == run.net.params.flat).all()
+    for of, state in ((Training(config, digits).net, net.untrained), (trained, net.trained)):
+        lesioned = measurement.close_each(of, digits.train_x, digits.train_y)
+        for found, expected in zip(("lesioned_error", "lesioned_loss", "flips"), lesioned, strict=True):
+            np.testing.assert_allclose(getattr(state, found), expected[:-1], rtol=1e-6)
+    assert net.score == pytest.approx(run.history.test_score[-1], abs=0.1)
     assert net.untrained.gates.biases_decreased == 0
     assert 0 < net.trained.gates.biases_decreased < 1
-    untrained = Training(net.source.training, digits).net
-    lesioned = measurement.close_each(untrained, digits.train_x, digits.train_y)
-    for found, expected in zip(("lesioned_error", "lesioned_loss", "flips"), lesioned, strict=True):
-        np.testing.assert_allclose(getattr(net.untrained, found), expected[:-1], rtol=1e-6)
-    alone = section_4.examine(replace(net.source, training=None), digits)  # as a net from a file
-    assert (alone.trained, alone.test_score) == (net.trained, net.test_score)
-    assert alone.untrained.gates.biases_decreased == 0
 
 
-def test_blocks_are_idle_by_the_error_by_the_loss_or_by_flips(log):
+def test_blocks_are_idle_by_the_error_by_the_loss_or_by_flips(seen, monkeypatch):
+    monkeypatch.setattr(section_4, "LATE", (3, 5))
     rises = [20.0, 0.19, 0.15, 0.05, -0.15, 0.0]  # points of error, and nats; blocks 1 and 2 are early, 3 to 5 late
-    seen = replace(
-        log.nets[0].trained,
+    of = replace(
+        seen.measured.trained,
         error=0.01,
         loss=0.02,
         lesioned_error=[0.01 + rise / 100 for rise in rises],
         lesioned_loss=[0.02 + rise for rise in rises],
         flips=[abs(rise) / 100 for rise in rises],
     )
-    found = section_4.measures(seen, log)
+    found = section_4.measures(of)
     assert found["idle by the loss"] == pytest.approx(500 / 6), "1 % of the costliest is 0.2"
     assert found["idle by the predictions"] == pytest.approx(200 / 6)
     assert found["idle at 1"] == pytest.approx(200 / 6), "a block that does harm is not idle"
@@ -495,30 +479,11 @@ def test_early_gates_are_open_if_those_of_some_block_are(T, verdict):
     assert (found["early gates are open"], found["most open"]["block"]) == (verdict, 4)
 
 
-LOOKED_INTO = {
-    "section_4": lambda log: [net.source for net in log.nets],
-    "gate_swaps": lambda log: [net.task.source for net in log.nets],
-    "depth_per_example": lambda log: [source for found in log.settings for source in found.setting.sources],
-}
-
-
-@pytest.mark.parametrize("name", LOOKED_INTO)
-def test_committed_logs_hold_the_nets_of_each_setting_and_seed(name, as_many_as_mnist, monkeypatch):
-    """Nine nets: of ReLU, and of tanh from the paper's two biases."""
-    log = load(name).read(committed_log(load(name).log_path()))
-    by_setting = models.by_setting("mnist", as_many_as_mnist, smoke=False)
-    assert [len(seeds) for seeds in by_setting.values()] == [3, 3, 3]
-    assert LOOKED_INTO[name](log) == [source for seeds in by_setting.values() for source in seeds]
-
-
-def test_the_searched_nets_have_the_best_tanh_setting_from_ten_seeds(as_many_as_mnist, workdir, monkeypatch):
-    log = section_4.EXPERIMENT.read(committed_log("runs/section_4-searched.json"))
-    planned = []
-    monkeypatch.setattr(common.ExperimentJob, "run_missing", lambda job, function, tasks, *_: planned.extend(tasks))
-    with pytest.raises(TypeError):  # as nothing was measured
-        section_4.run(made_up.job(as_many_as_mnist, "mnist", searched=True))
-    assert [net.source for net in log.nets] == planned
-    assert log.deep == []
+def test_nine_nets_have_the_papers_two_biases_and_relu_and_ten_the_searched_setting():
+    searched = [section_4.STUDY[of] for of in ("", "searched", "deep")]
+    assert [len(Results(study, []).next_tasks(least=99)) for study in searched] == [9, 10, 1]
+    search = load("depth_search").contents
+    assert {seed % search.REPEAT for seed in section_4.SEARCHED_SEEDS} == {97}
 
 
 # --------------------------------------------------------------------------------- the net for CIFAR-10

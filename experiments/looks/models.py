@@ -5,7 +5,7 @@ What the paper's figures 2 to 4 count as layers 1, 2, ... are the net's blocks; 
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,21 +13,23 @@ from typing import Any
 import numpy as np
 
 from highway_lab import checkpoints
-from highway_lab.console import name_data
+from highway_lab.console import digest_of_config, name_data
 from highway_lab.fields import Share
 from highway_lab.files import make_place
-from highway_lab.logs import environment
+from highway_lab.logs import digest_of_samples, environment
 from highway_lab.nets import load_net
 from highway_lab.training import Training
 from highway_networks import LOSSES, Config, Dataset, DeepNet, InputError, as_inputs, evaluate, rounded
 
 from ..common import Experiment, ExperimentJob, sha256_of
-from ..common_figures import name_setting
+from ..common_figures import PAPER, name_setting
+from ..study import Arm, Cell, Stage, Study
 from .measurement import ROWS, progress
 
 EPOCHS = 10  # of a net that is trained to be looked into
 LONG = 60  # epochs of nets that are compared by setting
 LAST_RATE = 0.2  # as a share of the first, where FALLBACK is trained long
+N_TRAIN, N_TEST = 60_000, 10_000  # all images of MNIST
 PAPER_BIASES = (-2.0, -4.0)  # of the paper's best tanh nets for MNIST and CIFAR-100
 SEEDS = (0, 1, 3)  # RELU diverges from seed 2
 FALLBACK = Config(  # cifar_net chose this rate, too
@@ -52,7 +54,10 @@ RELU = replace(  # the best 50-layer setting of an earlier search of four epochs
 BEST = replace(  # that of the depth search, whose net is the first of NETS
     RELU, gate_bias=-5.20063, lr=0.0305493, lr_decay=0.9999152695000469, momentum=0.903248
 )
-PAPER_SETTING = f"{FALLBACK.activation}, b_T {PAPER_BIASES[0]:.2g}"  # of its net for MNIST
+DECAY = LAST_RATE ** (1 / (LONG * math.ceil(N_TRAIN / FALLBACK.batch_size)))
+SETTINGS = {  # of nets that are compared, by name
+    name_setting(of): of for of in (RELU, *(replace(FALLBACK, gate_bias=bias, lr_decay=DECAY) for bias in PAPER_BIASES))
+}
 PAPER_LOG = {"paper": "run --paper"}
 NETS = {"mnist": Path("models/highway-50.npz"), "cifar-10": Path("models/highway-50-cifar-10.npz")}
 CHECKPOINTS = Path("runs/checkpoints")
@@ -98,7 +103,8 @@ def add_look(experiment: Experiment, measure: Callable[[DeepNet, Dataset, int], 
         from threadpoolctl import threadpool_limits
 
         if job.arguments.paper:
-            source, *_ = by_setting(job.dataset, job.data, job.smoke)[PAPER_SETTING]
+            config = replace(SMOKE, epochs=2) if job.smoke else replace(SETTINGS[PAPER], epochs=LONG)
+            source = to_train(f"{job.dataset}-paper", config, SEEDS[0], job.data)
             job = job.for_more("paper")
         else:
             source = find_net(job) or from_training("inside", job, epochs=EPOCHS, seed=0)
@@ -150,23 +156,34 @@ def from_training(name: str, job: ExperimentJob, *, epochs: int, seed: int) -> S
     return to_train(f"{name}-{job.dataset}", replace(config, epochs=epochs), seed, job.data)
 
 
-def settings_of(epochs: int, n_train: int) -> list[Config]:
-    """Return RELU and, with a rate that falls to LAST_RATE over these epochs, tanh from each of PAPER_BIASES."""
-    lr_decay = LAST_RATE ** (1 / (epochs * math.ceil(n_train / FALLBACK.batch_size)))
-    return [RELU, *(replace(FALLBACK, gate_bias=bias, lr_decay=lr_decay) for bias in PAPER_BIASES)]
+def study(
+    measured: type,
+    settings: Mapping[str, Config] = SETTINGS,
+    seeds: Sequence[int] = SEEDS,
+    epochs: int = LONG,
+    **options: Any,
+) -> Study:
+    """Return a study that looks into nets of some settings, trained on all images from each seed."""
+
+    def configure(fields: Mapping, cell: Cell, stage: Stage) -> Config:
+        sizes = {"n_train": N_TRAIN, "n_test": N_TEST, "epochs": stage.epochs}
+        return replace(settings[cell.arm], **sizes, seed=fields["seed"])
+
+    return Study(
+        {name: Arm({"block": of.block}, {"lr": (of.lr,)}) for name, of in settings.items()},
+        [Cell(name, of.hidden, of.depth) for name, of in settings.items()],
+        [Stage(seeds, epochs, result="scored")],
+        configure=configure,
+        config=Config,
+        measured=measured,
+        **options,
+    )
 
 
-def by_setting(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Source]]:
-    """Return nets trained for LONG epochs, by setting, one a seed: RELU and tanh from each of PAPER_BIASES."""
-    budget, seeds = {"epochs": LONG}, SEEDS
-    if smoke:
-        budget, seeds = {"epochs": 2, "depth": SMOKE.depth, "hidden": SMOKE.hidden}, SEEDS[:2]
-    found, begin = {}, f"{dataset}{'-smoke' * smoke}"
-    for config in settings_of(budget["epochs"], len(data.train_x)):
-        setting, name = (f"{config.activation}{between}{config.gate_bias:.2g}" for between in (", b_T ", ""))
-        config = replace(config, **budget)
-        found[setting] = [to_train(f"{begin}-{name}", config, seed, data) for seed in seeds]
-    return found
+def trained(config: Config, data: Dataset) -> DeepNet:
+    """Return the net of a configuration, which is kept for all experiments that look into it."""
+    name = f"{digest_of_samples(data)}-{digest_of_config(config)}.npz"
+    return obtain(Source((CHECKPOINTS / name).as_posix(), None, config), data)
 
 
 def obtain(source: Source, data: Dataset) -> DeepNet:

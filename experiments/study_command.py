@@ -154,6 +154,18 @@ def train(
     return StudyRun(None, task, n_trained, diverged, history, measured)
 
 
+def keep_net(path: Path, config: Any, data: Dataset) -> None:
+    """Train a net that other experiments look into, and save it, unless it is there."""
+    if not path.exists():
+        print(f"{path}: training the net that was chosen")
+        training = Training(config, data)
+        for _ in training.epochs(scored=False):
+            pass
+        make_place(path)
+        training.net.save(path)
+        print(f"saved {path}")
+
+
 # ------------------------------------------------------------------------------------------ the command
 
 

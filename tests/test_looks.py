@@ -17,7 +17,7 @@ from experiments.claims import Verdict
 from experiments.common import load
 from experiments.looks import cifar_net, class_routing, gate_maps, lesions, measurement, models, section_4
 from experiments.looks.measurement import walk
-from experiments.study import Results, StudyRun
+from experiments.study import Cell, Measured, Results, StudyRun, Task
 from highway_lab.datasets import load_folder, name_of
 from highway_lab.figures import new_figure
 from highway_lab.training import Training, train_resumably
@@ -227,13 +227,10 @@ def test_the_least_lead_is_that_of_the_worst_block():
 # ---------------------------------------------------------------------------------------- which net
 
 
-@pytest.mark.parametrize("dataset", models.NETS)
-def test_nets_are_trained_in_the_setting_of_the_saved_net(digits, dataset):
-    """Of MNIST's, which the depth search found, by the committed log of lesions; of the other, by that of the grid."""
-    logs = {"mnist": "runs/lesions.json", "cifar-10": "runs/cifar_net.json"}
-    log = load(Path(logs[dataset]).stem).read(committed_log(logs[dataset]))
-    expected = log.nets[1].source.training if dataset == "mnist" else log.net.source.training
-    found = models.from_training("made-up", made_up.job(digits, dataset), epochs=expected.epochs, seed=expected.seed)
+def test_nets_are_trained_in_the_setting_of_the_saved_net(digits):
+    """Of MNIST's, which the depth search found, by the committed log of lesions."""
+    expected = load("lesions").read(committed_log("runs/lesions.json")).nets[1].source.training
+    found = models.from_training("made-up", made_up.job(digits, "mnist"), epochs=expected.epochs, seed=expected.seed)
     assert replace(found.training, n_train=expected.n_train, n_test=expected.n_test) == expected
 
 
@@ -491,11 +488,12 @@ def test_nine_nets_have_the_papers_two_biases_and_relu_and_ten_the_searched_sett
 
 def chosen(*runs: tuple) -> list:
     """Return the rate and the epochs that are chosen of runs: rate, scores and, of some, losses, a seed each."""
-    config = Config(epochs=3, n_train=1000, n_test=1000)
-    grid = []
+    cell, config, grid = Cell("highway", 50, 49), Config(epochs=3, n_train=1000, n_test=1000), []
     for seed, (lr, scores, *losses) in enumerate(runs):
-        history = made_up.history(*(losses[0] if losses else [0.5] * len(scores)), test_score=scores)
-        grid.append(cifar_net.GridRun(None, replace(config, lr=lr, seed=seed), 1, scores[-1] is None, history))
+        task = Task(cell, (lr,), replace(config, lr=lr, seed=seed), "scored")
+        history = {"train_loss": losses[0] if losses else [0.5] * len(scores), "test_score": scores}
+        measured = Measured(None, None, scores[-1], None)
+        grid.append(StudyRun(None, task, 1, scores[-1] is None, history, measured))
     margin, *found = cifar_net.choose(grid)
     assert 0.015 < margin < 0.016, "the standard error of an accuracy of 50 to 60 % on 1,000 images"
     return found
@@ -510,18 +508,15 @@ def test_the_lowest_loss_of_those_near_the_highest_mean_accuracy_is_chosen():
     assert chosen(*diverged, (0.2, [0.1, 0.2, 0.3, 0.4])) == [0.1, 1], "from the second epoch on a seed is lacking"
 
 
-def test_the_net_that_is_kept_is_the_one_that_the_log_describes(workdir, digits, monkeypatch):
-    """It is chosen without test images, and is no committed net."""
-    seen, train = [], cifar_net.train
-    monkeypatch.setattr(cifar_net, "train", lambda config, data: seen.append(data) or train(config, data))
-    assert cifar_net.EXPERIMENT.main(["run", "--smoke"]) == 0
-    assert {data.test_set for data in seen} == {"held-out training images"}
-    log = cifar_net.EXPERIMENT.read(cifar_net.EXPERIMENT.log_path(smoke=True))
-    training = log.net.source.training
-    assert (training.lr, training.epochs, training.n_train) == (log.lr, log.epochs, len(digits.train_x))
-    net = DeepNet.load(log.net.source.file)
-    assert models.describe(log.net.source, net, digits) == log.net
-    assert not Path("models").exists()
+def test_the_net_that_is_kept_is_that_of_the_choice_trained_on_all_images(workdir, digits, monkeypatch):
+    study = cifar_net.STUDY.small()
+    runs = [cifar_net.train(task, digits) for task in Results(study, []).next_tasks()]
+    _, lr, epochs = cifar_net.choose(runs)
+    monkeypatch.setattr(models, "FALLBACK", replace(models.FALLBACK, depth=4, hidden=8))
+    cifar_net.finish(digits, Results(study, runs))
+    config = replace(models.FALLBACK, lr=lr, epochs=epochs, seed=100, n_train=len(digits.train_x))
+    expected = train_resumably(replace(config, n_test=1), digits).net
+    assert (DeepNet.load(models.NETS["cifar-10"]).params.flat == expected.params.flat).all()
 
 
 def rows(images: np.ndarray, labels: np.ndarray) -> set[bytes]:

@@ -93,6 +93,8 @@ def numbers(*logs: GateMapsLog) -> dict:
         mean_T = np.mean(log.maps.mean_T, axis=1)
         return {
             "most open": {"block": int(mean_T.argmax()) + 1, "mean T": float(mean_T.max())},
+            "train_score": 100 * log.model.train_score,
+            "test_score": 100 * log.model.test_score,
             "early gates are open": judge_better(share_of_nets([100 * mean_T.max() - 50]), 0),
         }
 

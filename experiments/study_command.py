@@ -233,7 +233,7 @@ class StudyExperiment(Experiment):
             ending = next((of for of in logs if logs[of] == [given]), ending)
             log = self.read(given)
             ours = [(path, self.read(path)) for path in logs.get(ending, ()) if own]
-            alike = [path for path, of in ours if (of.dataset.name, is_smoke(of)) == (log.dataset.name, is_smoke(log))]
+            alike = [path for path, of in ours if (name_of(of), is_smoke(of)) == (name_of(log), is_smoke(log))]
             logs = {ending: [*alike, given]}
         elif ending:
             logs = {ending: logs.get(ending, [self.log_of(ending)])}
@@ -313,8 +313,8 @@ class StudyExperiment(Experiment):
         if not job.path.exists():
             return {}
         log = self.read(job.path)
-        if log.dataset.name != job.dataset:
-            found = f"expected runs on {job.dataset}, found runs on {log.dataset.name}"
+        if name_of(log) != job.dataset:
+            found = f"expected runs on {job.dataset}, found runs on {name_of(log)}"
             raise InputError(f"{job.path}: {found}; move the file, or begin anew (--fresh)")
         return by_task(log.runs)
 
@@ -330,8 +330,8 @@ class StudyExperiment(Experiment):
         configs = [
             study.task(cell, stage, study.grid(cell)[0], 0).config for cell in study.cells for stage in study.stages
         ]
-        wanted, there = max(of.n_train + of.n_validation for of in configs), len(job.data.train_x)
-        if wanted > there:
+        wanted, there = max(of.n_train + of.n_validation for of in configs), len(job.data.train_x) if job.data else 0
+        if job.data and wanted > there:
             found = f"expected at least {wanted:,} training images, as the rules say, found {there:,}"
             raise InputError(f"--dataset: {found}; choose another, or --smoke")
         if not job.arguments.any_code:
@@ -342,7 +342,7 @@ class StudyExperiment(Experiment):
         """Write the log of a job; its environment is that of the newest run."""
         *_, newest = runs.values()
         sizes = newest.config.n_train, newest.config.n_test
-        info = DatasetInfo(job.dataset, *sizes, job.data.test_set, list(job.data.classes))
+        info = job.data and DatasetInfo(job.dataset, *sizes, job.data.test_set, list(job.data.classes))
         made = SCHEMA, now(), job.arguments.command_line, info, newest.environment
         make_place(job.path)
         write(job.path, self.log(*made, runs=[*runs.values()]))
@@ -375,6 +375,11 @@ def by_ending(studies: Study | Mapping[str, Study]) -> dict[str, Study]:
 
 def by_task(runs: Iterable[StudyRun]) -> dict[Task, StudyRun]:
     return {run.task: run for run in runs}
+
+
+def name_of(log: StudyLog) -> str | None:
+    """Return the name of a log's data set; None if it has none."""
+    return log.dataset and log.dataset.name
 
 
 def is_smoke(log: StudyLog) -> bool:

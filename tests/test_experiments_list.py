@@ -22,7 +22,7 @@ OPENING = {".png": b"\x89PNG", ".html": PAGE}
 def test_every_experiment_is_in_the_list_and_can_be_run():
     assert sorted(NAMES) == sorted(experiments.modules_with("FIGURES"))
     assert {"what_gates_add", "depth_search"} < {*STUDIES}
-    assert {"lesions", "factor_model"} < {*OTHERS}
+    assert {"lesions", "gate_maps"} < {*OTHERS}
     for experiment in map(load, NAMES):
         assert experiment.parser.parse_args(["plot"]).action == experiment.plot
         assert experiment.parser.parse_args(["run", "--jobs", "3"]).jobs == 3

@@ -21,13 +21,12 @@ import highway_lab.logs
 from highway_lab import commands
 from highway_lab.cli import OneLineParser, add_picture_flags, import_words, picture_flags, quote, run_cli
 from highway_lab.datasets import load_dataset
-from highway_lab.files import lock_log, make_place, read_bytes, remove
+from highway_lab.files import lock_log, make_place, read_bytes
 from highway_lab.intervals import Interval
 from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
 from highway_lab.logs import DatasetInfo, Log, grouped, imported
 from highway_networks import Dataset, InputError
 
-NO_DATA = (None,)  # `datasets` of an experiment that needs none
 CHANCE = 0.1  # accuracy of guessing among ten classes; a diverged run counts as this
 CHANCE_LOSS = math.log(1 / CHANCE)  # of guessing
 FEW_EPOCHS = {"dropout": 0.25, "lr": 0.03}  # of convolutional nets, chosen by conv_tables; recipes are for 300 epochs
@@ -42,7 +41,7 @@ class Experiment:
 
     doc       the module's docstring
     log       the class of its log
-    datasets  the data sets of its committed logs, the default first; NO_DATA if it needs none
+    datasets  the data sets of its committed logs, the default first; None, if it needs none
     more      further committed logs: what their names end with, and the step that makes each
     nets      by data set, the saved net that its committed log looks into, if any
     """
@@ -88,6 +87,8 @@ class Experiment:
         """
 
         def run(arguments: argparse.Namespace) -> None:
+            if dataset:
+                arguments.dataset = arguments.dataset or self.dataset_of(arguments)
             dataset_name, data = load_data(arguments) if dataset else (None, None)
             path = self.log_path(dataset_name, arguments.smoke)
             measure(ExperimentJob(self, arguments, dataset_name, data, path))
@@ -95,10 +96,15 @@ class Experiment:
         parser = self.add("run", run, help)
         if dataset:
             commands.add_data_flags(parser, dataset, folders=folders)
+            parser.set_defaults(dataset=None)
         text = "take a budget of seconds" + ", on the digits" * bool(dataset)
         parser.add_argument("--smoke", action="store_true", help=text)
         add_job_flags(parser, cluster=cluster)
         return parser
+
+    def dataset_of(self, arguments: argparse.Namespace) -> str | None:
+        """Return the data set of a run whose flags name none."""
+        return self.datasets[0]
 
     def main(self, argv: list[str] | None = None) -> int:
         return run_cli(self.parser, lambda arguments: arguments.action(arguments), argv)
@@ -130,9 +136,9 @@ class Experiment:
         remedy = " ".join(["make it with", self.parser.prog, *steps.get(path, ["run"])])
         log = highway_lab.logs.read(path, self.log, remedy)
         found = log.dataset and log.dataset.name
-        right = found == own[path] if path in own else bool(found) == (self.datasets != NO_DATA)
+        right = found == own[path] if path in own else bool(found) == bool(self.datasets[0])
         if not right:
-            expected = own.get(path) or ("none" if self.datasets == NO_DATA else "a data set")
+            expected = own.get(path) or ("a data set" if self.datasets[0] else "none")
             raise InputError(f"{path}: expected the log of {expected}, found one of {found or 'none'}; {remedy}")
         return log
 
@@ -232,37 +238,20 @@ class ExperimentJob:
         return replace(self, path=with_ending(self.path, ending))
 
     def run_missing(
-        self,
-        function: Callable[[Any, Any], ResultT],
-        tasks: Sequence[Any],
-        schema: type[ResultT],
-        checkpoints: Iterable[Path] = (),
+        self, function: Callable[[Any, Any], ResultT], tasks: Sequence[Any], schema: type[ResultT]
     ) -> list[ResultT]:
-        """Return function(task, data) of every task; results that are on disk beside the log are not made again.
-
-        A command may call this several times, with tasks that depend on earlier results: --fresh, which removes the
-        `checkpoints`, too, holds for the first.
-        """
-        arguments, results = self.arguments, ResultFile(self.path.with_suffix(".jsonl"), schema)
+        """Return function(task, data) of every task; results that are on disk beside the log are not made again."""
+        results = ResultFile(self.path.with_suffix(".jsonl"), schema)
         flags = "to_continue", "jobs", "any_code", "fresh", "scheduler"
-        options = {name: getattr(arguments, name) for name in flags}
-        arguments.fresh = False
         with lock_log(self.path):
             results.check()
-            if options["fresh"]:
-                remove(*checkpoints)
+            options = {name: getattr(self.arguments, name) for name in flags}
             return run_missing(function, tasks, self.data, results, **options)
 
-    def keep(self, config: Any = None, **measured: Any) -> None:
-        """Write the log, whose fields beyond the envelope are `measured`, and print its path.
-
-        config   holds the numbers of samples of its runs; None means all samples
-        """
-        info, of = None, self.experiment
-        if self.data is not None:
-            config = config or argparse.Namespace(n_train=len(self.data.train_x), n_test=len(self.data.test_x))
-            of_data = self.data.test_set, list(self.data.classes)
-            info = DatasetInfo(self.dataset, config.n_train, config.n_test, *of_data)
+    def keep(self, **measured: Any) -> None:
+        """Write the log, whose fields beyond the envelope are `measured`, and print its path."""
+        data, of = self.data, self.experiment
+        info = DatasetInfo(self.dataset, len(data.train_x), len(data.test_x), data.test_set, list(data.classes))
         make_place(self.path)
         highway_lab.logs.write(self.path, of.log.new(self.arguments.command_line, info, **measured))
         named = "" if self.path == of.log_path() else f" {quote(self.path)}"
@@ -302,11 +291,6 @@ def by_config(runs: Iterable, *names: str) -> dict[tuple, list]:
     return dict(sorted(found.items()))
 
 
-def final_values(runs: Iterable, field: str) -> list[float]:
-    """Return the last value of a history's field for each run; NaN for a diverged one."""
-    return [np.nan if run.diverged else getattr(run.history, field)[-1] for run in runs]
-
-
 def points(runs: Iterable) -> np.ndarray:
     """Return the final test accuracy of each run in %; CHANCE for a diverged one."""
-    return 100 * np.nan_to_num(final_values(runs, "test_score"), nan=CHANCE)
+    return 100 * np.array([CHANCE if run.diverged else run.history.test_score[-1] for run in runs])

@@ -7,8 +7,8 @@
 A study is a module with STUDY, a Study, or several by the endings of their logs; `numbers(results)`, which its page
 quotes; FIGURES by file, functions of the same; where training is more than `train` here, a `train(task, data)` of its
 own; where a finished log is not all that it leaves, `finish(data, results)`; and where the images are not MNIST's,
-DATASET. While it is being widened, NEXT beside STUDY is what `run --next` trains, into the same log; page and pictures
-stay those of STUDY until all is there.
+DATASET, of all its studies or by their endings; None if it needs none. While it is being widened, NEXT beside STUDY is
+what `run --next` trains, into the same log; page and pictures stay those of STUDY until all is there.
 """
 
 import argparse
@@ -183,13 +183,15 @@ class StudyExperiment(Experiment):
         self.next = self.studies | by_ending(getattr(module, "NEXT", {}))
         self.known = self.next | self.studies
         first, *more = self.studies
-        dataset = getattr(module, "DATASET", "mnist")
+        others = getattr(module, "DATASET", "mnist")
+        self.others = others if isinstance(others, dict) else {}  # data sets of studies that have not the usual one
+        dataset = "mnist" if self.others else others
         super().__init__(
             module.__name__,
             module.__doc__,
             StudyLog[schema_of(self.studies[first])],
             (dataset,),
-            more={ending: f"run --study {ending}" for ending in more},
+            more={of: f"run --study {of}" + f" --dataset {self.others.get(of)}" * (of in self.others) for of in more},
         )
         run = self.add_run(self.train_missing, "train what is missing; resumable", dataset)
         table = self.add("table", self.print_table, "print all runs and their settings as CSV")
@@ -205,6 +207,9 @@ class StudyExperiment(Experiment):
             choices = [*(self.known if parser in (run, table) else self.studies)]
             if len(choices) > 1:
                 parser.add_argument("--study", choices=choices, help="default: the first")
+
+    def dataset_of(self, arguments: argparse.Namespace) -> str | None:
+        return self.others.get(arguments.study, self.datasets[0])
 
     def quoted(self) -> Mapping[str, Any]:
         """Return what pages quote of the committed logs."""

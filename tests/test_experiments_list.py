@@ -11,7 +11,7 @@ from test_pictures import PAGE, assert_redrawn
 from experiments import __main__ as experiments
 from experiments import three_panels
 from experiments.__main__ import NAMES, STUDIES
-from experiments.common import NO_DATA, Experiment, load
+from experiments.common import Experiment, load
 from highway_lab import jobs
 from highway_lab.figures import save_all
 
@@ -147,7 +147,7 @@ def test_each_experiment_runs_once_and_draws(workdir, monkeypatch, capsys, name)
         assert {file: Path("runs", file).read_bytes() for file in finished} == finished
         capsys.readouterr()
     log = experiment.read(Path(path))
-    assert (log.dataset and log.dataset.name) == (None if experiment.datasets == NO_DATA else "digits")
+    assert log.dataset.name == "digits"
     assert log.command == f"python -m experiments {name} run --smoke"
     assert experiment.main(["plot", path]) == 0
     figures = experiment.contents

@@ -34,7 +34,7 @@ def modules_with(name: str) -> list[str]:
 
 
 STUDIES = modules_with("STUDY")  # whose commands and logs are those of every study
-NAMES = [*dict.fromkeys((*FIRST, *sorted([*STUDIES, *modules_with("EXPERIMENT")])))]
+NAMES = [*dict.fromkeys((*FIRST, *STUDIES))]
 
 
 def show(_: argparse.Namespace) -> None:

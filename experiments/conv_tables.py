@@ -52,9 +52,8 @@ from highway_lab.training import Training, train_resumably
 from highway_networks import Dataset, rounded
 
 from .claims import ACCURACY_MARGIN, Verdict, combine, judge_as_good
-from .common import by_config
+from .common import CONV_NET, by_config
 from .common_figures import draw_dots
-from .looks.conv_gates import MODEL
 from .quotes import PAPER
 from .study import Arm, Results, Stage, Study, StudyRun, Task, accuracies
 
@@ -105,11 +104,6 @@ class Tables(Study):
 
     def __post_init__(self) -> None:
         """Refuse no seed."""
-
-    def small(self) -> "Tables":
-        """Return a study of the same form on a net for the digits."""
-        small = super().small()
-        return replace(small, stages=[replace(of, options={**of.options, "net": "digits"}) for of in small.stages])
 
 
 def configure(fields: Mapping[str, Any], cell: BlockCell, stage: Stage) -> ConvConfig:
@@ -215,10 +209,10 @@ STUDY = {  # by the endings of their logs
 
 def finish(data: Dataset, results: Results) -> None:
     """Save the first of table 1's nets, for conv_gates to look into."""
-    if "highway" in results.study.arms and not MODEL.exists():
+    if "highway" in results.study.arms and not CONV_NET.exists():
         config = results.scored(BlockCell("highway"))[0].config
-        make_place(MODEL)
-        train_resumably(config, data, keep=checkpoint_path(config, data)).net.save(MODEL)
+        make_place(CONV_NET)
+        train_resumably(config, data, keep=checkpoint_path(config, data)).net.save(CONV_NET)
 
 
 # ---------------------------------------------------------------------------------------- what was found

@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args
 import numpy as np
 
 from highway_lab.fields import Count, Score, Share
-from highway_lab.logs import Result, grouped
+from highway_lab.logs import DatasetInfo, Result, grouped
 from highway_networks import BLOCKS, LOSSES, DeepNet, InputError, evaluate, rounded
 
 from .blocks import make_known
@@ -349,9 +349,10 @@ class Study:
         few = {name: {of: grid[of][: 1 + (of == "lr")] for of in grid} for name, grid in grids.items()}
         arms = {name: self.arms[name]._replace(grid=few[name]) for name in few}
         seeds = {True: (200, 201), False: (100,)}
+        options = [{**stage.options, **({"net": "digits"} if "net" in stage.options else {})} for stage in self.stages]
         stages = [
-            replace(stage, seeds=seeds[bool(stage.result)], epochs=1 + (at > 0), best=stage.best and 1)
-            for at, stage in enumerate(self.stages)
+            replace(stage, seeds=seeds[bool(stage.result)], epochs=1 + (at > 0), best=stage.best and 1, options=of)
+            for at, (stage, of) in enumerate(zip(self.stages, options, strict=True))
         ]
 
         def configure(fields: dict, cell: Any, stage: Stage) -> Any:
@@ -362,11 +363,47 @@ class Study:
         return replace(self, arms=arms, cells=cells, stages=stages, configure=configure, growth=0)
 
 
-class Results:
-    """What is there of a study: its rungs by cell, and what follows from them."""
+@dataclass(frozen=True)
+class NetCell:
+    """A net that is looked into: that of a file or, where there is none, one that is trained for it."""
 
-    def __init__(self, study: Study, runs: Iterable[StudyRun]):
-        self.study, self.runs = study, [*{run.task: run for run in runs}.values()]
+    arm: str
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class Looks(Study):
+    """A study of what trained nets do, which chooses nothing; a user's net may take the place of its own."""
+
+    def of(self, nets: Mapping[NetCell, Any], seeds: Sequence[int] = ()) -> "Looks":
+        """Return the same look at nets of these configurations, those without a file from each of the seeds."""
+
+        def seeds_of(cell: NetCell) -> Sequence[int]:
+            return (nets[cell].seed,) if cell.file or not seeds else seeds
+
+        return replace(
+            self,
+            arms={cell.arm: Arm({}, {}) for cell in nets},
+            cells=[*nets],
+            stages=[Stage(seeds_of, max(of.epochs for of in nets.values()), result="scored")],
+            configure=lambda fields, cell, stage: replace(nets[cell], **fields),
+        )
+
+    def small(self) -> "Looks":
+        """Return a look at small nets, which are trained for it."""
+        small = super().small()
+        cells = {replace(cell, file=""): cell for cell in small.cells}
+        configure = small.configure
+        return replace(
+            small, cells=[*cells], configure=lambda fields, cell, stage: configure(fields, cells[cell], stage)
+        )
+
+
+class Results:
+    """What is there of a study: its rungs by cell, and what follows from them; and the data set of its log."""
+
+    def __init__(self, study: Study, runs: Iterable[StudyRun], dataset: DatasetInfo | None = None):
+        self.study, self.runs, self.dataset = study, [*{run.task: run for run in runs}.values()], dataset
         by_cell = grouped(self.runs, lambda run: run.cell)
         self.rungs = {cell: [*study.rungs(by_cell.get(cell, []), cell)] for cell in study.cells}
 

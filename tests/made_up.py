@@ -1,17 +1,14 @@
 """Made-up logs and what they are made of: one builder each, for tests of pictures, tables and verdicts."""
 
-import argparse
 import math
 from collections.abc import Collection
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from helpers import SOME_ENVIRONMENT
 
-from experiments.common import ExperimentJob, load
 from highway_lab.logs import SCHEMA, DatasetInfo, Log, RunLog, RunRecord
-from highway_networks import Config, Dataset, History
+from highway_networks import Config, History
 
 
 def log(schema: type[Log], dataset: DatasetInfo | None = None, command: str = "made up", **measured: Any) -> Any:
@@ -24,14 +21,6 @@ def history(*train_loss: float | None, **columns: list) -> History:
     n = len(train_loss)
     names = ("train_score", "test_loss", "test_score", "grad_norm", "seconds")
     return History([*range(n)], [*train_loss], **{name: [0.5] * n for name in names} | columns)
-
-
-def job(data: Dataset | None = None, dataset: str = "digits", **flags: Any) -> ExperimentJob:
-    """Return the job of an experiment's `run` with these flags."""
-    flags = argparse.Namespace(
-        **{"model": None, "smoke": False, "scheduler": None, "any_code": False, "fresh": False} | flags
-    )
-    return ExperimentJob(load("lesions"), flags, dataset, data, Path("made-up.json"))
 
 
 def made_up_run(block: str, depth: int, seed: int, epochs: int, diverged: bool, **others: Any) -> RunRecord[Config]:

@@ -3,6 +3,7 @@
 import math
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,11 +78,10 @@ def test_a_study_on_the_digits_is_counted_and_drawn(workdir, digits, ending):
     assert conv_tables.figure(found)
 
 
-def test_colours_are_refused_where_strokes_are_asked_for(workdir, refused, digits, monkeypatch):
+def test_colours_are_refused_where_strokes_are_asked_for(digits):
     colour = digits._replace(train_x=np.repeat(digits.train_x, 3, axis=1))
-    monkeypatch.setattr(common, "load_data", lambda arguments: ("colour", colour))
-    assert "found colour; choose " in refused(conv_gates.EXPERIMENT.main, ["run"])
-    assert list(workdir.iterdir()) == []
+    with refused_with("--dataset: expected grey images of strokes, found images of 3 channels"):
+        conv_gates.of_net(conv_gates.STUDY, Path("net.npz"), colour)
 
 
 # ------------------------------------------------------------------------------ tables 1 and 2
@@ -183,13 +183,14 @@ def test_gates_that_open_on_ink_are_found_to(made_net):
 
 
 @pytest.mark.parametrize(("without", "above"), [(slice(3), [4, 5, 8]), (slice(None), [])])
-def test_blocks_that_see_no_stroke_are_drawn_and_not_counted(without, above):
-    log = conv_gates.EXPERIMENT.read(ROOT / "runs" / "conv_gates.json")
-    for gates in (log.trained, log.untrained):
+def test_blocks_that_see_no_stroke_are_drawn_and_not_counted(without, above, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    results = common.load("conv_gates").committed()[""]
+    for gates in (results.runs[0].measured.trained, results.runs[0].measured.untrained):
         gates.strokes[without] = [None] * len(gates.strokes[without])
     with warnings.catch_warnings(action="error"):
-        assert conv_gates.figure(log)
-        assert conv_gates.numbers(log)["above"] == above
+        assert conv_gates.figure(results)
+        assert conv_gates.numbers(results)["above"] == above
 
 
 def test_the_digits_drawn_are_the_first_of_each_class(digits):
@@ -203,10 +204,11 @@ def test_the_digits_drawn_are_the_first_of_each_class(digits):
 def test_a_net_may_be_given_and_its_log_bears_its_name(workdir, digits):
     net = ConvNet((1, 8, 8), 10, stages=configure("digits").stages, rng=np.random.default_rng(0))
     net.save("mine.npz")
-    assert conv_gates.EXPERIMENT.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
-    log = conv_gates.EXPERIMENT.read(log_of_net("conv_gates-digits", "mine.npz"))
-    assert (log.file, log.images, log.net["stages"]) == ("mine.npz", 360, net.config["stages"])
-    assert log.trained == log.untrained, "this one is not trained, and drawn from the same seed"
+    experiment = common.load("conv_gates")
+    assert experiment.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
+    (run,) = experiment.read(log_of_net("conv_gates-digits", "mine.npz")).runs
+    assert (run.cell.file, run.measured.images, run.n_trained) == ("mine.npz", 360, net.params.flat.size)
+    assert run.measured.trained == run.measured.untrained, "this one is not trained, and drawn from the same seed"
 
 
 @pytest.mark.parametrize(
@@ -223,5 +225,5 @@ def test_a_net_may_be_given_and_its_log_bears_its_name(workdir, digits):
 )
 def test_a_net_that_does_not_suit_is_refused(workdir, refused, fields, shape, d_out, words):
     ConvNet(shape, d_out, stages=configure("digits").stages, **fields, rng=np.random.default_rng(0)).save("net.npz")
-    assert words in refused(conv_gates.EXPERIMENT.main, ["run", "--smoke", "--model", "net.npz"])
+    assert words in refused(common.load("conv_gates").main, ["run", "--smoke", "--model", "net.npz"])
     assert [path.name for path in workdir.iterdir()] == ["net.npz"]

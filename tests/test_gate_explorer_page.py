@@ -156,14 +156,14 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def log() -> gate_explorer.GateExplorerLog:
-    return gate_explorer.EXPERIMENT.read(committed_log("runs/gate_explorer.json"))
+def log() -> gate_explorer.Explored:
+    return load("gate_explorer").read(committed_log("runs/gate_explorer.json")).runs[0].measured
 
 
 @pytest.fixture(scope="module")
 def shown(log) -> tuple[DeepNet, np.ndarray]:
     """Return the net of the page, with the weights that the page has, and its ten images as inputs."""
-    return as_the_page(DeepNet.load(ROOT / log.model.source.file)), as_inputs(np.array(log.pixels, np.uint8))
+    return as_the_page(DeepNet.load(ROOT / log.file)), as_inputs(np.array(log.pixels, np.uint8))
 
 
 @pytest.fixture
@@ -246,10 +246,10 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, workdir, monkeypa
     net.config["init"] = init
     net.save("mine.npz")
     lesioned = block == "addgate"
-    for experiment in (gate_explorer.EXPERIMENT, *([load("lesions")] if lesioned else [])):
+    for experiment in (load("gate_explorer"), *([load("lesions")] if lesioned else [])):
         assert experiment.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
     log = log_of_net("gate_explorer-digits", "mine.npz")
-    assert gate_explorer.EXPERIMENT.main(["plot", log.as_posix()]) == 0
+    assert load("gate_explorer").main(["plot", log.as_posix()]) == 0
     browser.open(Path("viz", log.stem.removeprefix("gate_explorer-"), "gate_explorer.html").absolute())
     images = digits.test_x[:50]
     found, x = browser.logits(images, ("trained", ()), ("untrained", ()), ("trained", (1, 3))), as_inputs(images)

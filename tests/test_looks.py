@@ -1,10 +1,10 @@
 """Looking into trained nets: gates, classes, lesions, the nets that are looked into, and the verdicts on section 4."""
 
 import math
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
-import made_up
 import numpy as np
 import pytest
 from helpers import ROOT, digits_net, files_below, log_of_net, refused_with, slashes, swapped, swapped_block
@@ -13,11 +13,13 @@ from picture_helpers import committed_log
 from PIL import Image
 
 import highway_lab.logs
+from experiments import common
 from experiments.claims import Verdict
 from experiments.common import load
 from experiments.looks import cifar_net, class_routing, gate_maps, lesions, measurement, models, section_4
 from experiments.looks.measurement import walk
 from experiments.study import Cell, Measured, Results, StudyRun, Task
+from experiments.study_command import Job
 from highway_lab.datasets import load_folder, name_of
 from highway_lab.figures import new_figure
 from highway_lab.training import Training, train_resumably
@@ -87,10 +89,11 @@ def test_a_shut_layer_is_idle_and_layers_are_closed_from_either_end(digits, tmp_
     net = closed(digits_net(), [1, 2])
     net.params["b_T"][3] = 30  # T = 1: the layer replaces its input
     net.save(tmp_path / "net.npz")
-    found = lesions.examine(models.from_file(tmp_path / "net.npz", digits), digits)
+    study = models.of_net(lesions.STUDY[""], tmp_path / "net.npz", digits)
+    found = lesions.train(Results(study, []).next_tasks()[0], digits).measured
     assert found.lesioned_error[1:3] == [found.error] * 2
     assert found.idle_share == 0.5
-    first, last = (found.closings[f"{end} first"].errors[0] for end in ("first", "last"))
+    first, last = (found.closings[f"{end} first"].errors for end in ("first", "last"))
     assert first[0] == last[0] == pytest.approx(found.error, abs=1e-6), "all digits are in the set"
     assert first[1:4] == [found.lesioned_error[0]] * 3
     assert last[1:4] == [found.lesioned_error[3]] * 3
@@ -172,11 +175,11 @@ def test_classifiers_and_clusters_find_classes_only_where_there_are_any():
     labels = rng.integers(0, 10, (3, 600))
     clear, silent = np.eye(10)[labels], rng.normal(size=(3, 600, 10))
     for vectors, low, high in ((clear, 1, 1), (silent, 0, 0.2)):
-        _, _, scores = class_routing.classify((0, ("gates", vectors)), labels)
+        scores = class_routing.classify(vectors, labels)
         assert len(scores) == 2, "two sets beside the one that is fitted"
         assert low <= np.min(scores) <= np.max(scores) <= high, scores
         found = class_routing.cluster(vectors[0][:, None], labels[0], 10)
-        assert all(low - 0.1 <= score <= high for score in found.adjusted_mutual_information), found
+        assert all(low - 0.1 <= score <= high for score in found), found
 
 
 @pytest.mark.parametrize(("n", "n_fitted", "n_validation"), [(60_000, 10_000, 1_666), (1437, 1198, 239)])
@@ -189,23 +192,22 @@ def test_no_classifier_was_fitted_to_a_validation_image(n, n_fitted, n_validatio
 
 @pytest.mark.filterwarnings("error")
 def test_one_image_a_class_is_enough_for_classifiers_but_not_fewer(digits):
-    class_routing.classify((0, ("gates", [np.eye(4)] * 3)), [np.arange(4)] * 3)
+    class_routing.classify([np.eye(4)] * 3, [np.arange(4)] * 3)
     few = digits._replace(train_x=digits.train_x[:4], train_y=digits.train_y[:4])
     with refused_with("--dataset: expected enough training images", "found 4"):
-        class_routing.measure_accuracies(digits_net(), digits_net(), few, 1)
+        class_routing.measure_accuracies(digits_net(), digits_net(), few)
 
 
 @pytest.mark.slow
 def test_accuracies_are_of_their_layer_and_the_test_images_have_no_say_in_the_choice(digits):
-    """In any number of processes; with other labels of the test images the same layer is chosen."""
+    """With other labels of the test images the same layer is chosen."""
     net, untrained = digits_net(depth=3), digits_net(depth=3)
     net.params["W_T"][1, 1:] = 0  # a single gate of the second layer knows anything of the image
     untrained.params["W_T"][...] = 0  # and none of this net's at all, but for one
     untrained.params["W_T"][:, 0, 0] = 1
     few = digits._replace(train_x=digits.train_x[:400], train_y=digits.train_y[:400])
     mislabelled = few._replace(test_y=few.test_y[::-1])
-    one, two = (class_routing.measure_accuracies(net, untrained, *of) for of in ((few, 1), (mislabelled, 2)))
-    found, other = one[class_routing.CLASSIFIER], two[class_routing.CLASSIFIER]
+    found, other = (class_routing.measure_accuracies(net, untrained, of) for of in (few, mislabelled))
     for kind in ("validation", "test"):
         gates, outputs, of_untrained, pixels = (getattr(of, kind) for of in vars(found).values())
         first, second, third = gates
@@ -216,10 +218,8 @@ def test_accuracies_are_of_their_layer_and_the_test_images_have_no_say_in_the_ch
 
 
 def test_the_least_lead_is_that_of_the_worst_block():
-    log = class_routing.EXPERIMENT.read(committed_log("runs/class_routing.json"))
-    found = log.accuracies[class_routing.CLASSIFIER]
-    found.untrained.test[:], found.gates.test[:] = [0.5] * 49, [0.8] * 48 + [0.6]
-    lead = class_routing.least_lead(log)
+    gates, untrained = (class_routing.Scores([], test) for test in ([0.8] * 48 + [0.6], [0.5] * 49))
+    lead = class_routing.least_lead(class_routing.Accuracies(gates, gates, untrained, gates), 10_000)
     assert lead.value == pytest.approx(10)
     assert lead.half == pytest.approx(196 * math.sqrt((0.25 + 0.24) / 10_000))
 
@@ -227,38 +227,36 @@ def test_the_least_lead_is_that_of_the_worst_block():
 # ---------------------------------------------------------------------------------------- which net
 
 
-def test_nets_are_trained_in_the_setting_of_the_saved_net(digits):
-    """Of MNIST's, which the depth search found, by the committed log of lesions."""
-    expected = load("lesions").read(committed_log("runs/lesions.json")).nets[1].source.training
-    found = models.from_training("made-up", made_up.job(digits, "mnist"), epochs=expected.epochs, seed=expected.seed)
-    assert replace(found.training, n_train=expected.n_train, n_test=expected.n_test) == expected
+def test_the_nets_that_are_kept_have_the_settings_that_were_chosen(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    search = load("depth_search")
+    best = search.contents.best_run(search.committed()[""], 50).config
+    assert replace(models.LOOKED_INTO[""][1], lr_decay=best.lr_decay) == best
+    grid = load("cifar_net").committed()[""]
+    _, lr, epochs = cifar_net.choose(grid.runs)
+    config = models.LOOKED_INTO["cifar-10"][1]
+    assert (config.lr, config.epochs, config.seed) == (lr, epochs, cifar_net.SEEDS[0])
 
 
-def test_each_data_set_has_its_net(workdir, digits, monkeypatch):
-    monkeypatch.setattr(models, "from_file", lambda path, data: path)
-
-    def found(dataset: str, smoke: bool = False, model: str | None = None):
-        return models.find_net(made_up.job(digits, dataset, smoke=smoke, model=model))
-
-    assert found("mnist") is found("cifar-10") is None
-    for path in models.NETS.values():
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-    assert {name: found(name) for name in models.NETS} == models.NETS
-    assert found("fashion-mnist") is found("mnist", smoke=True) is None
-    assert found("mnist", model="mine.npz") == "mine.npz"
+def test_a_net_without_a_file_is_trained_and_one_in_a_file_has_its_digest(workdir, digits):
+    task, *_ = Results(gate_maps.STUDY[""].small(), []).next_tasks()
+    net, file, sha256 = models.obtain(task, digits)
+    assert (DeepNet.load(file).params.flat == net.params.flat).all()
+    assert sha256 is None
+    there = replace(task, cell=replace(task.cell, file=file))
+    assert models.obtain(there, digits)[1:] == (file, common.sha256_of(Path(file)))
 
 
 def test_a_net_of_other_training_code_is_trained_anew(digits, workdir, monkeypatch):
-    source = models.to_train("made-up", replace(models.SMOKE, epochs=2), 0, digits)
-    trained = []
-    monkeypatch.setattr(models, "Training", lambda *of: trained.append(Training(*of)) or trained[-1])
+    task, *_ = Results(gate_maps.STUDY[""].small(), []).next_tasks()
+    seen = []
+    monkeypatch.setattr(models, "Training", lambda *of: seen.append(Training(*of)) or seen[-1])
     for code in ("a", "a", "b"):
         here = replace(highway_lab.logs.environment(), code=code)
         monkeypatch.setattr(models, "environment", lambda here=here: here)
-        models.obtain(source, digits)
+        models.trained(task.config, digits)
     assert len([*models.CHECKPOINTS.glob("*-training-*")]) == 2
-    assert [training.optimizer.v.any() for training in trained] == [True] * 3
+    assert [training.optimizer.v.any() for training in seen] == [True] * 3
 
 
 BAD_NETS = {
@@ -274,7 +272,7 @@ BAD_NETS = {
 def test_a_net_that_cannot_be_looked_into_is_refused(digits, tmp_path, make, found):
     make().save(tmp_path / "net.npz")
     with refused_with(tmp_path / "net.npz", found):
-        models.from_file(tmp_path / "net.npz", digits)
+        models.of_net(gate_maps.STUDY[""], tmp_path / "net.npz", digits)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "gate_explorer"])
@@ -285,32 +283,25 @@ def test_a_missing_model_is_one_line_and_leaves_nothing_behind(name, workdir, re
 
 
 def test_a_users_net_writes_over_no_log_of_a_data_set_or_of_another_net(workdir, refused):
-    job, model, logs = made_up.job(dataset="mnist"), Path("cifar-10.npz"), {"made-up.json", "made-up-cifar-10.json"}
+    job, model, logs = Job(Namespace(), "mnist", None, Path("made-up.json")), Path("cifar-10.npz"), {"made-up.json"}
     for content in ("one", "another"):
         model.write_text(content, "utf-8")
         logs.add(job.named_after(model).path.name)
-    assert len(logs) == 4
+    assert len(logs | {"made-up-cifar-10.json"}) == 4
     digits_net().save("a\nb.npz")
     message = refused(load("gate_maps").main, ["run", "--dataset", "digits", "--model", "a\nb.npz"])
     assert slashes(r"--model: expected a path of printable characters, found 'a\nb.npz'") in message
 
 
 def test_a_net_is_lesioned_again_only_if_its_file_has_changed(workdir, monkeypatch):
-    examined, examine = [], lesions.examine
-    monkeypatch.setattr(lesions, "examine", lambda *task: examined.append(task) or examine(*task))
+    examined, train = [], lesions.train
+    monkeypatch.setattr(lesions, "train", lambda *task: examined.append(task) or train(*task))
     for depth, count in ((2, 1), (2, 1), (3, 2)):
         digits_net(depth=depth).save("mine.npz")
-        assert lesions.EXPERIMENT.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
+        assert load("lesions").main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
         assert len(examined) == count
-        log = lesions.EXPERIMENT.read(log_of_net("lesions-digits", "mine.npz"))
-        assert [len(net.lesioned_error) for net in log.nets] == [depth]
-
-
-def test_the_best_net_may_be_lesioned_alone(workdir, digits, monkeypatch):
-    monkeypatch.setitem(models.NETS, "digits", Path("net.npz"))
-    digits_net().save("net.npz")
-    assert [source.file for source in lesions.plan(made_up.job(digits, alone=True))] == ["net.npz"]
-    assert len(lesions.plan(made_up.job(digits, alone=False))) == 4
+        log = load("lesions").read(log_of_net("lesions-digits", "mine.npz"))
+        assert [len(run.measured.lesioned_error) for run in log.runs] == [depth]
 
 
 # ------------------------------------------------------------------------------------- a user's net
@@ -345,33 +336,30 @@ def test_a_users_net_and_images_have_a_log_and_pictures(name, own_folder, refuse
     assert experiment.main(["run", *own_folder]) == 0
     log = log_of_net(f"{name}-{name_of('images', load_folder('images', 6))}", "mine.npz").as_posix()
     assert experiment.read(Path(log)).dataset.classes == ["no $_0", "no $_1", "no $_2"]
-    assert experiment.main(["plot", log, log]) == 0
+    assert experiment.main(["plot", log]) == 0
     folder = Path("viz", Path(log).stem.removeprefix(f"{name}-"))
     assert {path.name for path in folder.iterdir()} == experiment.contents.FIGURES.keys()
-    for path in folder.iterdir():
-        one, two = Image.open(path).text["Source"].splitlines()
-        assert one == two
-    assert "plot: expected at most 2 logs, found 3" in refused(experiment.main, ["plot", log, log, log])
-    assert "--model: expected a net that was trained on the folder's images" in refused(
-        experiment.main, ["run", *own_folder[:-2]]
-    )
+    assert "plot: expected one log, found 2" in refused(experiment.main, ["plot", log, log])
+    assert "--model: expected a net that was trained on images-" in refused(experiment.main, ["run", *own_folder[:-2]])
 
 
 def test_gates_beyond_0_and_1_are_logged_and_drawn(own_folder):
-    assert gate_maps.EXPERIMENT.main(["run", *own_folder]) == 0
+    experiment = load("gate_maps")
+    assert experiment.main(["run", *own_folder]) == 0
     (path,) = Path("runs").iterdir()
-    log = gate_maps.EXPERIMENT.read(path)
-    assert [np.unique(T).tolist() for T in log.maps.mean_T[:2]] == [[-0.1], [1.1]]
+    log = experiment.read(path)
+    (run,) = log.runs
+    assert [np.unique(T).tolist() for T in run.measured.maps.mean_T[:2]] == [[-0.1], [1.1]]
     figure = Figure()
-    gate_maps.maps_figure.__wrapped__(figure, log)
+    results = Results(gate_maps.STUDY[""], log.runs, log.dataset)
+    gate_maps.draw_maps.__wrapped__(figure, ("mine", run, results))
     assert figure.axes[2].images[0].get_clim() == (-0.1, 1.1)
 
 
 @pytest.mark.parametrize(("named", "place"), [([], "viz"), (["runs/lesions.json"], "viz/lesions")])
 @pytest.mark.symlinks
 def test_only_all_committed_logs_draw_over_the_picture_of_all(workdir, monkeypatch, named, place):
-    drawn = {"a.png": lambda *logs: new_figure(f"{len(logs)} logs", 2)[0]}
-    monkeypatch.setattr(lesions, "FIGURES", drawn)
+    monkeypatch.setattr(lesions, "FIGURES", {"a.png": lambda results: new_figure(f"{len(results)} logs", 2)[0]})
     for name in ("runs", "models"):
         Path(name).symlink_to(ROOT / name)
     assert load("lesions").main(["plot", *named]) == 0
@@ -471,8 +459,8 @@ def test_verdicts_at_the_borders_of_their_rules(name, trained, verdict):
 @pytest.mark.parametrize(("T", "verdict"), [(0.61, REPRODUCED), (0.59, INCONCLUSIVE), (0.39, NOT_REPRODUCED)])
 def test_early_gates_are_open_if_those_of_some_block_are(T, verdict):
     log = load("gate_maps").read(committed_log("runs/gate_maps.json"))
-    log.maps.mean_T[:] = [[0.01] * 50] * 3 + [[T - 0.01, T + 0.01] * 25] + [[0.01] * 50] * 45
-    found = gate_maps.numbers(log)["of"]["mnist"]
+    log.runs[0].measured.maps.mean_T[:] = [[0.01] * 50] * 3 + [[T - 0.01, T + 0.01] * 25] + [[0.01] * 50] * 45
+    found = gate_maps.numbers({"": Results(gate_maps.STUDY[""], log.runs, log.dataset)})["of"]["mnist"]
     assert (found["early gates are open"], found["most open"]["block"]) == (verdict, 4)
 
 

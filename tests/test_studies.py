@@ -61,9 +61,7 @@ def committed(name: str) -> dict[str, StudyLog]:
     experiment, before = load(name), os.getcwd()
     os.chdir(ROOT)
     try:
-        return {
-            of: experiment.read(experiment.log_of(of)) for of in experiment.studies if experiment.log_of(of).exists()
-        }
+        return {of: experiment.read(path) for of in experiment.studies if (path := experiment.log_path(of)).exists()}
     finally:
         os.chdir(before)
 
@@ -120,9 +118,10 @@ def test_a_wrong_sentence_on_a_page_is_found(page, before, after, monkeypatch):
 def test_the_figures_of_a_committed_log_come_out_as_they_are(name, workdir):
     if not committed(name):
         pytest.skip("no log of this study is committed yet")
-    (workdir / "runs").symlink_to(ROOT / "runs")
+    for needed in ("runs", "models", "run_sweep.json"):  # a page is drawn from its net and from other logs, too
+        (workdir / needed).symlink_to(ROOT / needed)
     experiment = load(name)
-    logs = [ROOT / experiment.log_of(of) for of in committed(name)]
+    logs = [ROOT / experiment.log_path(of) for of in committed(name)]
     assert experiment.main(["plot"]) == 0
     redrawn = files_below(workdir / "viz")
     assert redrawn.keys() == {*experiment.contents.FIGURES}

@@ -22,7 +22,7 @@ import highway_networks as hn
 import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
 from experiments import common
-from experiments.looks import gate_maps, models
+from experiments.looks import models
 from highway_lab import commands, datasets, logs, programs
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.console import Unfailing, name_files, unfailing_output
@@ -174,7 +174,7 @@ def test_runs_that_may_not_be_added_to_are_noticed_before_training(
     with as_ordinary_user():
         assert "log.digits.jsonl: expected a file to add to" in refused(programs.main, [*SHORT, "--out", "log.json"])
         assert "no permission to write in runs" in refused(common.load("very_deep").main, ["run", "--smoke"])
-        assert "no permission to write in runs" in refused(gate_maps.EXPERIMENT.main, ["run", "--smoke"])
+        assert "no permission to write in runs" in refused(common.load("gate_maps").main, ["run", "--smoke"])
 
 
 FULL_DISK = {  # the largest file, what is wanted, what the error says

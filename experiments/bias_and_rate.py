@@ -15,7 +15,6 @@ more. Both sentences took this form after the runs; that one bias is enough came
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 
 import numpy as np
@@ -24,10 +23,9 @@ from matplotlib.figure import Figure
 from highway_lab.figures import INK
 from highway_lab.intervals import Interval, interval
 
-from . import study_command
 from .claims import ACCURACY_MARGIN, Verdict, any_of, judge_better, require
 from .common_figures import minus, rows_figure
-from .study import Arm, Cell, LossMeasured, Results, Stage, Study, accuracies, measure_loss, score_loss
+from .study import Arm, Cell, Results, Stage, Study, accuracies, score_loss
 
 DEPTH, UNITS, EPOCHS = 50, 50, 12
 SEEDS, CHOOSING_SEEDS = range(5), (100, 101)
@@ -52,9 +50,6 @@ class StartCell(Cell):
     init: str = "uniform"
 
 
-train = partial(study_command.train, measure=measure_loss)
-
-
 def study(arms: Mapping[str, Arm], cells: Sequence[StartCell], *choosing: Stage) -> Study:
     images = {"n_train": 6_000, "n_test": 2_000}
     return Study(
@@ -63,7 +58,6 @@ def study(arms: Mapping[str, Arm], cells: Sequence[StartCell], *choosing: Stage)
         stages=(*choosing, Stage(SEEDS, EPOCHS, best=1 if choosing else None, options=images, result="scored")),
         criteria={"loss": score_loss},
         own=lambda name, arm: StartCell(name, UNITS, DEPTH),
-        measured=LossMeasured,
     )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from highway_lab.fields import Count, Score, Share
 from highway_lab.logs import DatasetInfo, Result, grouped
-from highway_networks import BLOCKS, LOSSES, DeepNet, InputError, evaluate, rounded
+from highway_networks import BLOCKS, InputError, rounded
 
 from .blocks import make_known
 from .common import CHANCE
@@ -112,6 +112,7 @@ class Measured:
     """What every study measures after a run's last epoch; null where a run diverged, or where there is no such thing.
 
     score             on test samples, of a run that chooses on validation samples
+    score_loss        mean loss on the same samples; also null in logs from before it was kept
     effective_depth   sum over blocks of the mean gate, over the first samples that are scored
     """
 
@@ -119,19 +120,7 @@ class Measured:
     train_loss: float | None  # over all training samples
     score: Score | None
     effective_depth: float | None
-
-
-@dataclass
-class LossMeasured(Measured):
-    """What is measured of runs that `score_loss` compares: the mean loss over the samples that give the score."""
-
     score_loss: float | None
-
-
-def measure_loss(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> LossMeasured:
-    """Return what was measured of a net, and its loss on the samples that score it."""
-    loss, _ = evaluate(net, x, y, LOSSES["cross-entropy"])
-    return LossMeasured(**vars(common), score_loss=None if common.train_loss is None else rounded(loss))
 
 
 @dataclass
@@ -172,11 +161,13 @@ class StudyRun(Result, Generic[CellT, ConfigT, MeasuredT]):
 
         Raises ValueError for anything else.
         """
-        _, config, _ = get_args(schema)
+        _, config, measured = get_args(schema)
         try:
+            if issubclass(measured, Measured):
+                raw["measured"].setdefault("score_loss", None)
             raw["task"]["config"] = defaults_of(config) | raw["task"]["config"]
             make_known(raw["task"]["config"]["block"])  # which may have a number
-        except (KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"no run of a study ({type(error).__name__}: {error})") from error
         return raw
 

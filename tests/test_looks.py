@@ -480,7 +480,7 @@ def chosen(*runs: tuple) -> list:
     for seed, (lr, scores, *losses) in enumerate(runs):
         task = Task(cell, (lr,), replace(config, lr=lr, seed=seed), "scored")
         history = {"train_loss": losses[0] if losses else [0.5] * len(scores), "test_score": scores}
-        measured = Measured(None, None, scores[-1], None)
+        measured = Measured(None, None, scores[-1], None, None)
         grid.append(StudyRun(None, task, 1, scores[-1] is None, history, measured))
     margin, *found = cifar_net.choose(grid)
     assert 0.015 < margin < 0.016, "the standard error of an accuracy of 50 to 60 % on 1,000 images"

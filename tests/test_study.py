@@ -49,7 +49,7 @@ def made(task):
     ]
     distance = (math.log10(of.lr) + 1.6) ** 2 + (math.log10(of.init_gain) - 0.4) ** 2 + (of.gate_bias + 3) ** 2 / 50
     loss, score = ((distance + of / 2**33) / 10 for of in noise)
-    return StudyRun(SOME_ENVIRONMENT, task, 1, False, {}, Measured(0.0, loss, score, None))
+    return StudyRun(SOME_ENVIRONMENT, task, 1, False, {}, Measured(0.0, loss, score, None, None))
 
 
 def complete(study, runs=()):

@@ -84,9 +84,5 @@ def numbers(results: Results) -> dict:
         "parameters": {arm: of[0].n_trained for arm, of in runs.items()},
         "seeds": {len(of) for of in runs.values()},
         "diverged": sum(run.diverged for run in results.runs),
-        "n_train": BUDGET["n_train"],
         "epochs": STUDY.stages[0].epochs,
     }
-
-
-FIGURES = {}

@@ -116,12 +116,9 @@ def numbers(results: Mapping[str, Results]) -> dict:
         },
         "chose": Counter((BIASES.get(cell.arm, cell.arm), *whole.chosen(cell)) for cell in whole.finished),
         "example": {bias: max((of > LEARNT).sum() for at, of in rates.items() if at[0] == bias) for bias, _ in rates},
-        "biases": len(BIASES),
         "pairs": len(without),
         "seeds": without.shape[1],
         "nets": without.size,
-        "epochs": EPOCHS,
-        "learnt": LEARNT,
         "diverged": sum(run.diverged for of in results.values() for run in of.runs),
     }
 

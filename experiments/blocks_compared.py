@@ -131,9 +131,7 @@ def numbers(results: Results) -> dict:
         "behind": sorted(-of.value for units in (50, 71) for of in lead["residual / L", units]),
         **{state: {of: 10 ** orders.mean() for of, orders in grown[state].items()} for state in STATES},
         "depths": [*GATE_BIAS],
-        "bias": GATE_BIAS,
         "seeds": max(map(len, runs.values())),
-        "epochs": EPOCHS,
     }
 
 

@@ -120,10 +120,5 @@ def numbers(results: Results) -> dict:
         "loss_ratio": learned / highway,
         "diverged": sum(run.diverged for run in relu[RESIDUAL]),
         "share_trained": relu[LEARNED][0].n_trained / relu[HIGHWAY][0].n_trained,
-        "seeds": len(SEEDS),
         "depth": STUDY.cells[0].depth,
-        "epochs": EPOCHS,
     }
-
-
-FIGURES = {}

@@ -112,7 +112,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
     new = grouped(results["new-seeds"].runs, kind)
     scores = accuracies(runs)
     return {
-        "guideline": GUIDELINE,
         "nets": {of: len(found) for of, found in groups.items()},
         "learn": {of: len(learners(found)) for of, found in groups.items()},
         "advised": sum(map(len, advised.values())),
@@ -125,8 +124,4 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "most_wrong_of_learners": 100 - min(scores[scores >= LEARNED]),
         "least_wrong_of_others": 100 - max(scores[scores < LEARNED]),
         "diverged": sum(run.diverged for run in runs),
-        "epochs": EPOCHS,
     }
-
-
-FIGURES = {}

@@ -284,8 +284,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "days": {
             of: STEPS * run.measured.seconds_a_step / (24 * 60 * 60) for of in TIMED for run in results_of.get(of, [])
         },
-        "epochs": EPOCHS,
-        "margin": MARGINS,
         "not_tested": Verdict.NOT_TESTED,
     }
 

@@ -307,8 +307,6 @@ def numbers(results: Results) -> dict:
         "diverged": {net: sum(run.diverged for run in runs) for net, runs in long.items()},
         "at_chance": {net: sum(map(at_chance, runs)) for net, runs in long.items()},
         "runs": len(long["highway", 100]),
-        "layers": LAYERS,
-        "seeds": len(SEEDS),
         "epochs": [stage.epochs for stage in results.study.stages],
     }
 

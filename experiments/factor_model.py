@@ -337,7 +337,6 @@ def numbers(results: Results) -> dict:
             model: {of: interval(r2[GATED[0]][of] - scores[of]) for of in MARKETS} for model, scores in r2.items()
         },
         "highest_rate": {net: np.mean([of.startswith(highest) for of in chosen[net]]) for net in NETS},
-        "seeds": len(SEEDS),
     }
 
 

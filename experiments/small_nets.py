@@ -69,7 +69,6 @@ def numbers(results: Results) -> dict:
         "seeds": {len(of) for of in found},
         "blocks": [net["depth"] for net in NETS],
         **SHARED,
-        "epochs": EPOCHS,
     }
 
 

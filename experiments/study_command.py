@@ -5,10 +5,11 @@
     python -m experiments NAME table    all runs and settings as CSV
 
 A study is a module with STUDY, a Study, or several by the endings of their logs; `numbers(results)`, which its page
-quotes; FIGURES by file, functions of the same; where training is more than `train` here, a `train(task, data)` of its
-own; where a finished log is not all that it leaves, `finish(data, results)`; and where the images are not MNIST's,
-DATASET, of all its studies or by their endings; None if it needs none. While it is being widened, NEXT beside STUDY is
-what `run --next` trains, into the same log; page and pictures stay those of STUDY until all is there.
+quotes beside its constants; FIGURES by file, if any, functions of the same; where training is more than `train` here, a
+`train(task, data)` of its own; where a finished log is not all that it leaves, `finish(data, results)`; where a user's
+net may be looked into, `of_net(study, path, data)`; and where the images are not MNIST's, DATASET, of all its studies
+or by their endings; None if it needs none. While it is being widened, NEXT beside STUDY is what `run --next` trains,
+into the same log; page and pictures stay those of STUDY until all is there.
 """
 
 import argparse
@@ -247,6 +248,10 @@ class Experiment:
     def main(self, argv: list[str] | None = None) -> int:
         return run_cli(self.parser, lambda arguments: arguments.action(arguments), argv)
 
+    @property
+    def figures(self) -> Mapping[str, Callable[..., Any]]:
+        return getattr(self.contents, "FIGURES", {})
+
     # ---- logs
 
     def log_path(self, ending: str | None = None, smoke: bool = False) -> Path:
@@ -279,8 +284,10 @@ class Experiment:
         return log
 
     def quoted(self) -> Mapping[str, Any]:
-        """Return what pages quote of the committed logs."""
-        return self.contents.numbers(self.in_one(self.committed()))
+        """Return what pages quote of the committed logs, and of the constants of the module."""
+        plain = (int, float, str, tuple, dict, range)
+        constants = {name: of for name, of in vars(self.contents).items() if name.isupper() and isinstance(of, plain)}
+        return constants | self.contents.numbers(self.in_one(self.committed()))
 
     def committed(self) -> dict[str, Results]:
         """Return what the committed logs have of each study, by the ending of its log."""
@@ -447,7 +454,7 @@ class Experiment:
             with drawing("a summary", *paths):
                 print(summary(of), end="\n\n")
         shown = self.in_one(results)
-        pictures = {name: partial(draw, shown) for name, draw in self.contents.FIGURES.items()}
+        pictures = {name: partial(draw, shown) for name, draw in self.figures.items()}
         for path in save_all(pictures, self.folder_of(paths), *paths, **picture_flags(arguments)):
             print(f"drew {path}")
 

@@ -140,13 +140,4 @@ def numbers(results: Mapping[str, Results]) -> dict:
         },
         "lead": interval(np.mean(leads, axis=0)),
         "seeds": {len(of) for depth in scores.values() for of in depth.values()},
-        "biases": BIASES,
-        "blocks": DEEP,
-        "deep": DEEPER,
-        "used": USED,
-        "copies": COPIES,
-        "converged": CONVERGED,
     }
-
-
-FIGURES = {}

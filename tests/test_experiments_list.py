@@ -15,7 +15,7 @@ from highway_lab.figures import save_all
 
 
 def test_every_experiment_is_in_the_list_and_can_be_run():
-    assert sorted(NAMES) == sorted(experiments.modules_with("FIGURES"))
+    assert sorted(NAMES) == sorted(experiments.modules_with("STUDY"))
     assert {"what_gates_add", "depth_search", "lesions"} < {*NAMES}
     for experiment in map(load, NAMES):
         assert experiment.parser.parse_args(["plot"]).action == experiment.plot
@@ -38,7 +38,7 @@ def test_a_part_of_a_program_says_what_to_type(start, part):
 
 
 def test_no_two_experiments_share_a_figure():
-    names = [name for of in map(load, NAMES) for name in of.contents.FIGURES]
+    names = [name for of in map(load, NAMES) for name in of.figures]
     assert len(names) == len(set(names)) > 10
 
 
@@ -53,7 +53,7 @@ def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys):
     for name in NAMES:
         experiment = load(name)
         paths = [Path(f"runs/{name}{'-' * bool(of)}{of}.json") for of in experiment.studies]
-        paths += [Path("viz") / figure for figure in experiment.contents.FIGURES]
+        paths += [Path("viz") / figure for figure in experiment.figures]
         expected.append(f"{name} {experiment.contents.__doc__.splitlines()[0]}")
         expected += [f"{'there' if path in there else 'missing'} {path}" for path in paths]
     expected.append("three_panels Draw the first picture of the README.")

@@ -338,7 +338,7 @@ def test_a_users_net_and_images_have_a_log_and_pictures(name, own_folder, refuse
     assert experiment.read(Path(log)).dataset.classes == ["no $_0", "no $_1", "no $_2"]
     assert experiment.main(["plot", log]) == 0
     folder = Path("viz", Path(log).stem.removeprefix(f"{name}-"))
-    assert {path.name for path in folder.iterdir()} == experiment.contents.FIGURES.keys()
+    assert {path.name for path in folder.iterdir()} == experiment.figures.keys()
     assert "plot: expected one log, found 2" in refused(experiment.main, ["plot", log, log])
     assert "--model: expected a net that was trained on images-" in refused(experiment.main, ["run", *own_folder[:-2]])
 

@@ -124,7 +124,7 @@ def test_the_figures_of_a_committed_log_come_out_as_they_are(name, workdir):
     logs = [ROOT / experiment.log_path(of) for of in committed(name)]
     assert experiment.main(["plot"]) == 0
     redrawn = files_below(workdir / "viz")
-    assert redrawn.keys() == {*experiment.contents.FIGURES}
+    assert redrawn.keys() == {*experiment.figures}
     for figure, content in redrawn.items():
         assert_redrawn(ROOT / "viz" / figure, content, *logs)
     assert all(log.stat().st_size <= 2_000_000 for log in logs)
@@ -146,7 +146,7 @@ def test_a_smoke_run_ends_in_a_log_that_reads_and_is_drawn(name, my_arm, capsys)
     assert Results(small, experiment.read(path).runs).finished == [*small.cells]
     assert experiment.main(["plot", path.as_posix(), *words]) == 0
     assert {*files_below(Path("viz"))} >= {
-        f"{path.stem.removeprefix(f'{name}-')}/{figure}" for figure in experiment.contents.FIGURES
+        f"{path.stem.removeprefix(f'{name}-')}/{figure}" for figure in experiment.figures
     }
     if experiment.studies[next(iter(experiment.studies))].own is None:  # the study has no size for other kinds of net
         return

@@ -79,15 +79,11 @@ def finish(data: Dataset, results: Results) -> None:
     study_command.keep_net(models.NETS[DATASET], replace(models.FALLBACK, **chosen), data)
 
 
-FIGURES = {}
-
-
 def numbers(results: Results) -> dict:
     """Return what the page quotes: validation accuracies in %, at the best epoch of a rate and at the choice."""
     margin, lr, epochs = choose(results.runs)
     return {
         "best": {lr: float(100 * np.nanmax(of[1:])) for lr, of in means(results.runs, "test_score").items()},
         "chosen": {"rate": lr, "epochs": epochs},
-        "seeds": len(SEEDS),
         "margin": 100 * margin,
     }

@@ -341,13 +341,11 @@ def numbers(results: Results) -> dict:
         "by_changes": {of: rule(judge_hardness, related, JUDGE, of) for of in MEASURES[1:]},
         "blocks_computed": {family: each(exits[family], column, "depth") for family in EXITS},
         "points_lost": {family: [100 * of for of in each(exits[family], column, "lost")] for family in EXITS},
-        "allowed": 100 * LOST,
         "blocks": len(seen[0][0].by_layer) - 1,
         "seeds": len(seen[0]),
         "harder": combine(rule(judge_hardness, related)),
         "differ": combine(differ),
         "differ_in": [of == Verdict.REPRODUCED for of in differ],
-        "by_points": VARIED,
     }
 
 

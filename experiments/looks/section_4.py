@@ -216,7 +216,8 @@ def numbers(results: Mapping[str, Results]) -> dict:
 def figure(results: Mapping[str, Results]) -> Figure:
     """Draw the share of idle blocks against the threshold, trained and untrained, a panel a setting."""
     idle, about = 100 * measurement.IDLE, PAPER["idle layers"].value
-    nets_of = {name: nets for name, nets in by_setting(results).items() if name != OF_DEPTH}
+    nets_of = by_setting(results)
+    nets_of = {name: nets_of[name] for name in nets_of if name != OF_DEPTH or len(nets_of) == 1}
     shares = [np.mean([idle_share(net.measured.trained, idle) for net in nets]) for nets in nets_of.values()]
     title = f"{min(shares):.0f} to {max(shares):.0f} % of the blocks are idle at {idle:g} points"
     figure, grid = new_figure(title, 3.2, ncols=len(nets_of), sharey=True, squeeze=False)

@@ -62,9 +62,6 @@ STUDY = Study(
 )
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
-
 def numbers(results: Results) -> dict:
     """Return what the page quotes: accuracies in %, and by COMPARED what is gained, and by which factor losses fall."""
     runs, pairs = {cell.arm: of for cell, of in results.by_cell().items()}, COMPARED.items()

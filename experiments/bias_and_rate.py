@@ -71,9 +71,6 @@ STUDY = {  # by the endings of their logs
 }
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
-
 def scores_of(results: Results) -> dict[str, np.ndarray]:
     """Return by arm the test accuracies in % of its finished pairs, (pairs, seeds)."""
     cells = {arm: [cell for cell in results.finished if cell.arm == arm] for arm in results.study.arms}
@@ -109,7 +106,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
             of: {
                 "bias": of,
                 "learn": int((found > LEARNT).sum()),
-                "pairs_learn": int((found > LEARNT).all(axis=1).sum()),
                 "lead": lead_of(found, without),
             }
             for of, found in scores.items()

@@ -94,9 +94,6 @@ STUDY = Study(
 )
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
-
 def judge_accuracy(found: Iterable[Interval]) -> Verdict:
     """Judge "such blocks are as good as highway blocks" by their leads at each depth and width."""
     return combine(judge_as_good(lead, ACCURACY_MARGIN) for lead in found)

@@ -84,9 +84,6 @@ STUDY = Study(
 )
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
-
 def by_setting(results: Results) -> dict[str, dict[str, Sequence[StudyRun]]]:
     """Return the runs of finished kinds, by setting."""
     kinds = {cell.arm: results.settings(cell) for cell in results.finished}

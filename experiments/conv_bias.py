@@ -66,9 +66,6 @@ def study(depths: Iterable[int], seeds: Sequence[int]) -> Study:
 STUDY = {"": study(NETS, range(3)), "new-seeds": study((18, 28), range(3, 13))}  # by the endings of their logs
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
-
 def learners(runs: Iterable[StudyRun]) -> list[StudyRun]:
     return [run for run in runs if 100 * run.accuracy >= LEARNED]
 

@@ -96,9 +96,6 @@ STUDY = Study(
 )
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
-
 def trained(scores: np.ndarray) -> int:
     """Return how many nets of these accuracies in % train."""
     return int((scores > 100 * LEARNED).sum())

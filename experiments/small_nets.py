@@ -56,9 +56,6 @@ STUDY = Study(
 )
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
-
 def numbers(results: Results) -> dict:
     """Return what the page quotes: accuracies in %, by net in the order of NETS."""
     found = [accuracies(runs) for runs in results.by_cell().values()]

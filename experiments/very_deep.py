@@ -84,8 +84,6 @@ STUDY = {  # by the endings of their logs
 }
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
 Scores = Mapping[int, Mapping[float, np.ndarray]]  # test accuracies in %, one a seed, by blocks and gate bias
 
 

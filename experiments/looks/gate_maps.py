@@ -73,9 +73,6 @@ train = partial(models.look, measure=measure)
 STUDY = models.looks(GateMaps, "", "cifar-10", "paper")
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
-
 def numbers(results: Mapping[str, Results]) -> dict:
     """Return what the page quotes, by data set: the block whose gates are most open, and the verdict on it."""
 

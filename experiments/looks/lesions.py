@@ -91,9 +91,6 @@ STUDY = {  # by the endings of their logs
 }
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
-
 def groups(results: Results) -> dict[str, list[StudyRun]]:
     """Return the nets by their cell: those trained here, which share a setting, and each net from a file."""
     return {name.replace("$", r"\$"): runs for name, runs in grouped(results.runs, lambda run: run.cell.arm).items()}

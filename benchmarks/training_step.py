@@ -55,7 +55,6 @@ class TimedLog(Log):
     libraries: dict[str, str]
     missing: dict[str, str]
     rounds: Count
-    unread = ("passes",)  # parts of our step
 
     @classmethod
     def begin(cls, contenders: dict[str, Entry], arguments: argparse.Namespace, **fields) -> tuple[Self, list[str]]:

@@ -34,14 +34,14 @@ def modules_with(name: str) -> list[str]:
 
 
 STUDIES = modules_with("STUDY")  # whose commands and logs are those of every study
-NAMES = [*dict.fromkeys((*FIRST, *sorted([*STUDIES, *modules_with("EXPERIMENT")])))]
+NAMES = [*dict.fromkeys((*FIRST, *STUDIES))]
 
 
 def show(_: argparse.Namespace) -> None:
     for name in NAMES:
         experiment = load(name)
         print(f"{name:<24} {experiment.doc}")
-        for path in (*experiment.log_steps(), *(Path("viz") / figure for figure in experiment.contents.FIGURES)):
+        for path in (*experiment.log_steps(), *(Path("viz") / figure for figure in experiment.figures)):
             print(f"{'':<24}   {'there  ' if path.exists() else 'missing'} {path}")
     print(f"{FIRST_PICTURE:<24} Draw the first picture of the README.")
 
@@ -67,7 +67,7 @@ def plot(arguments: argparse.Namespace) -> int:
     from . import three_panels
 
     flags, experiments = picture_flags(arguments), [*map(load, NAMES)]
-    names = [three_panels.PICTURE.name, *(name for of in experiments for name in of.contents.FIGURES)]
+    names = [three_panels.PICTURE.name, *(name for of in experiments for name in of.figures)]
     places(names, Path("viz"), flags["out"], flags["format"])  # a file is none for all
     words = [f"--{name}={value}" for name, value in flags.items() if value]
     for experiment in experiments:

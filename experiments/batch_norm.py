@@ -12,7 +12,7 @@ all verdicts, or *inconclusive*. A run that diverges counts as one that guesses.
     python -m experiments batch_norm run --jobs 2
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,7 +25,7 @@ from highway_lab.intervals import interval, judge
 from . import study_command
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN
 from .common import CHANCE_LOSS, FEW_EPOCHS
-from .study import Arm, Results, Stage, Study, StudyRun, accuracies
+from .study import Arm, Results, Stage, Study, accuracies
 
 BUDGET = {"n_train": 20_000, "n_test": 10_000}
 COMPARED = {  # a kind of net, and the one with which it is compared
@@ -62,18 +62,12 @@ STUDY = Study(
 )
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
-
-def final_losses(runs: Iterable[StudyRun]) -> np.ndarray:
-    """Return the training losses after the last epoch, in nats."""
-    return np.array([CHANCE_LOSS if run.diverged else run.history["train_loss"][-1] for run in runs])
-
-
 def numbers(results: Results) -> dict:
     """Return what the page quotes: accuracies in %, and by COMPARED what is gained, and by which factor losses fall."""
     runs, pairs = {cell.arm: of for cell, of in results.by_cell().items()}, COMPARED.items()
-    accuracy, loss = ({arm: of(runs[arm]) for arm in runs} for of in (accuracies, final_losses))
+    accuracy = {arm: accuracies(of) for arm, of in runs.items()}
+    last = {arm: [CHANCE_LOSS if run.diverged else run.history["train_loss"][-1] for run in runs[arm]] for arm in runs}
+    loss = {arm: np.array(of) for arm, of in last.items()}
     gains = {name: accuracy[arm] - accuracy[other] for name, (arm, other) in pairs}
     gain = {name: interval(of) for name, of in gains.items()}
     lower = {name: interval(np.log10(loss[other] / loss[arm])) for name, (arm, other) in pairs}
@@ -87,9 +81,5 @@ def numbers(results: Results) -> dict:
         "parameters": {arm: of[0].n_trained for arm, of in runs.items()},
         "seeds": {len(of) for of in runs.values()},
         "diverged": sum(run.diverged for run in results.runs),
-        "n_train": BUDGET["n_train"],
         "epochs": STUDY.stages[0].epochs,
     }
-
-
-FIGURES = {}

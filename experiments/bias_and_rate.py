@@ -15,7 +15,6 @@ more. Both sentences took this form after the runs; that one bias is enough came
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 
 import numpy as np
@@ -24,10 +23,9 @@ from matplotlib.figure import Figure
 from highway_lab.figures import INK
 from highway_lab.intervals import Interval, interval
 
-from . import study_command
 from .claims import ACCURACY_MARGIN, Verdict, any_of, judge_better, require
 from .common_figures import minus, rows_figure
-from .study import Arm, Cell, LossMeasured, Results, Stage, Study, accuracies, measure_loss, score_loss
+from .study import Arm, Cell, Results, Stage, Study, accuracies, score_loss
 
 DEPTH, UNITS, EPOCHS = 50, 50, 12
 SEEDS, CHOOSING_SEEDS = range(5), (100, 101)
@@ -52,9 +50,6 @@ class StartCell(Cell):
     init: str = "uniform"
 
 
-train = partial(study_command.train, measure=measure_loss)
-
-
 def study(arms: Mapping[str, Arm], cells: Sequence[StartCell], *choosing: Stage) -> Study:
     images = {"n_train": 6_000, "n_test": 2_000}
     return Study(
@@ -63,7 +58,6 @@ def study(arms: Mapping[str, Arm], cells: Sequence[StartCell], *choosing: Stage)
         stages=(*choosing, Stage(SEEDS, EPOCHS, best=1 if choosing else None, options=images, result="scored")),
         criteria={"loss": score_loss},
         own=lambda name, arm: StartCell(name, UNITS, DEPTH),
-        measured=LossMeasured,
     )
 
 
@@ -75,9 +69,6 @@ STUDY = {  # by the endings of their logs
     ),
     "by-rate": study({"highway": BY_RATE}, [StartCell("highway", UNITS, DEPTH)]),
 }
-
-
-# ---------------------------------------------------------------------------------------- what was found
 
 
 def scores_of(results: Results) -> dict[str, np.ndarray]:
@@ -115,19 +106,15 @@ def numbers(results: Mapping[str, Results]) -> dict:
             of: {
                 "bias": of,
                 "learn": int((found > LEARNT).sum()),
-                "pairs_learn": int((found > LEARNT).all(axis=1).sum()),
                 "lead": lead_of(found, without),
             }
             for of, found in scores.items()
         },
         "chose": Counter((BIASES.get(cell.arm, cell.arm), *whole.chosen(cell)) for cell in whole.finished),
         "example": {bias: max((of > LEARNT).sum() for at, of in rates.items() if at[0] == bias) for bias, _ in rates},
-        "biases": len(BIASES),
         "pairs": len(without),
         "seeds": without.shape[1],
         "nets": without.size,
-        "epochs": EPOCHS,
-        "learnt": LEARNT,
         "diverged": sum(run.diverged for of in results.values() for run in of.runs),
     }
 

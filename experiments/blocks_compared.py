@@ -17,7 +17,6 @@ guesses.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -31,7 +30,7 @@ from . import study_command
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN, Verdict, combine, judge_as_good, judge_better
 from .flow import Flow, measure_flow
 from .partly_frozen import ArmConfig
-from .study import Arm, Cell, LossMeasured, Results, Stage, Study, StudyRun, Task, accuracies, measure_loss, score_loss
+from .study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, Task, accuracies, score_loss
 
 RATES = (2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2)
 BLOCKS = {
@@ -55,7 +54,7 @@ CELLS = [*dict.fromkeys(Cell(arm, of[arm], depth) for depth in GATE_BIAS for of 
 
 
 @dataclass
-class FlowMeasured(LossMeasured):
+class FlowMeasured(Measured):
     """What is measured of a run; how gradients flow only in results."""
 
     untrained: Flow | None
@@ -69,8 +68,8 @@ def train(task: Task, data: Dataset) -> StudyRun:
     def flow(net: DeepNet) -> Flow | None:
         return measure_flow(net, training.data, [net.depth // 2]) if task.result else None
 
-    def measure(net: DeepNet, *judged: Any) -> FlowMeasured:
-        return FlowMeasured(**vars(measure_loss(net, *judged)), untrained=untrained, trained=flow(net))
+    def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> FlowMeasured:
+        return FlowMeasured(**vars(common), untrained=untrained, trained=flow(net))
 
     untrained = flow(training.net)
     return study_command.train(task, data, columns=("grad_norm",), measure=measure)
@@ -93,9 +92,6 @@ STUDY = Study(
     own=lambda name, arm: Cell(name, UNITS, DEEPEST),
     measured=FlowMeasured,
 )
-
-
-# ---------------------------------------------------------------------------------------- what was found
 
 
 def judge_accuracy(found: Iterable[Interval]) -> Verdict:
@@ -132,9 +128,7 @@ def numbers(results: Results) -> dict:
         "behind": sorted(-of.value for units in (50, 71) for of in lead["residual / L", units]),
         **{state: {of: 10 ** orders.mean() for of, orders in grown[state].items()} for state in STATES},
         "depths": [*GATE_BIAS],
-        "bias": GATE_BIAS,
         "seeds": max(map(len, runs.values())),
-        "epochs": EPOCHS,
     }
 
 

@@ -1,7 +1,7 @@
 """Section 4.1: do gates compute, or would constants do? Nets that are trained with gates that do not see their input.
 
 Giving a trained net mean gates cannot settle this, as the net was trained with others. So here 49 blocks are trained
-from the start, in the three settings of models.settings_of, with five kinds of mixing:
+from the start, in the three settings of models.SETTINGS, with five kinds of mixing:
 
     highway            y = T·H + (1 − T)·x, T = σ(W_T x + b_T)
     learned constants  W_T = 0; b_T is trained, one number a unit
@@ -28,13 +28,12 @@ from highway_networks import Dataset, hyperparameter
 
 from . import study_command
 from .claims import ACCURACY_MARGIN, Verdict, combine
-from .common_figures import name_setting
 from .looks.measurement import measure_gates
-from .looks.models import LONG, SEEDS, settings_of
+from .looks.models import LONG, N_TEST, N_TRAIN, SEEDS, SETTINGS
 from .partly_frozen import ArmConfig, ArmNet
 from .study import Arm, Cell, Results, Stage, Study, StudyRun, accuracies
 
-EPOCHS, N_TRAIN = 10, 60_000
+EPOCHS = 10
 KINDS = ("highway", "learned constants", "mean gates", "untrained gates", "residual")
 HIGHWAY, LEARNED, MEAN, UNTRAINED, RESIDUAL = KINDS
 CONSTANT, GATED = (LEARNED, MEAN), KINDS[:-1]  # kinds whose gates do not see the input; that have gates
@@ -59,17 +58,14 @@ class GatesConfig(ArmConfig):
         return net
 
 
-SETTINGS = {  # whose learning rates end after EPOCHS where they ended after LONG
-    name_setting(config): replace(config, lr_decay=config.lr_decay ** (LONG / EPOCHS))
-    for config in settings_of(LONG, N_TRAIN)
-}
 GRID = {"setting": tuple(SETTINGS)}
 train = partial(study_command.train, columns=("train_loss",))
 
 
 def configure(fields: Mapping, cell: Cell, stage: Stage) -> GatesConfig:
     setting, of_arm = SETTINGS[fields["setting"]], {name: fields[name] for name in fields if name != "setting"}
-    sizes = {"hidden": cell.hidden, "depth": cell.depth, "n_train": N_TRAIN, "n_scored": 10_000, "n_test": 10_000}
+    sizes = {"hidden": cell.hidden, "depth": cell.depth, "n_train": N_TRAIN, "n_scored": 10_000, "n_test": N_TEST}
+    sizes["lr_decay"] = setting.lr_decay ** (LONG / EPOCHS)  # so that the rate ends where it did after LONG
     return GatesConfig(**{**asdict(setting), **sizes, **of_arm})
 
 
@@ -86,9 +82,6 @@ STUDY = Study(
     configure=configure,
     config=GatesConfig,
 )
-
-
-# ---------------------------------------------------------------------------------------- what was found
 
 
 def by_setting(results: Results) -> dict[str, dict[str, Sequence[StudyRun]]]:
@@ -124,10 +117,5 @@ def numbers(results: Results) -> dict:
         "loss_ratio": learned / highway,
         "diverged": sum(run.diverged for run in relu[RESIDUAL]),
         "share_trained": relu[LEARNED][0].n_trained / relu[HIGHWAY][0].n_trained,
-        "seeds": len(SEEDS),
         "depth": STUDY.cells[0].depth,
-        "epochs": EPOCHS,
     }
-
-
-FIGURES = {}

@@ -66,9 +66,6 @@ def study(depths: Iterable[int], seeds: Sequence[int]) -> Study:
 STUDY = {"": study(NETS, range(3)), "new-seeds": study((18, 28), range(3, 13))}  # by the endings of their logs
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
-
 def learners(runs: Iterable[StudyRun]) -> list[StudyRun]:
     return [run for run in runs if 100 * run.accuracy >= LEARNED]
 
@@ -112,7 +109,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
     new = grouped(results["new-seeds"].runs, kind)
     scores = accuracies(runs)
     return {
-        "guideline": GUIDELINE,
         "nets": {of: len(found) for of, found in groups.items()},
         "learn": {of: len(learners(found)) for of, found in groups.items()},
         "advised": sum(map(len, advised.values())),
@@ -125,8 +121,4 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "most_wrong_of_learners": 100 - min(scores[scores >= LEARNED]),
         "least_wrong_of_others": 100 - max(scores[scores < LEARNED]),
         "diverged": sum(run.diverged for run in runs),
-        "epochs": EPOCHS,
     }
-
-
-FIGURES = {}

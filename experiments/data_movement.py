@@ -13,6 +13,7 @@ No code branches on a value, so a cost depends on sizes alone: random numbers se
 Verdict on "carry paths move less data": by the first rule, such a net costs less than the plain one by MARGIN or more.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Annotated, Literal, NamedTuple
@@ -21,14 +22,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from msgspec import Meta
 
-from highway_lab.fields import Count, NonEmpty, dict_of
+from highway_lab.fields import Count, dict_of
 from highway_lab.figures import COLORS, draw_level, label_ends, new_figure
-from highway_lab.logs import Log, Result
-from highway_networks import DeepNet, Workspace, affine_forward
+from highway_networks import Config, DeepNet, Workspace, affine_forward
 
 from .claims import Verdict, combine
-from .common import NO_DATA, Experiment, ExperimentJob
-from .tracing import BYTES, Memory, Trace, costs, depths
+from .study import Arm, Results, Stage, Study, StudyRun, Task
+from .tracing import Memory, Trace, costs, depths
 
 BLOCKS = ("plain", *(CARRYING := ("residual", "highway")))
 EQUAL = ("width", "parameters")
@@ -55,57 +55,28 @@ USUAL = next(iter(RULES))  # the rule that decides
 
 
 @dataclass(frozen=True)
-class Setting:
-    """Sizes of the nets that are compared: equal "width" or "parameters"; `width` is the highway net's."""
+class SizeCell:
+    """Sizes of the nets that are compared: of equal "width" or "parameters"; `width` is the highway net's."""
 
-    equal: Literal[*EQUAL]
+    arm: Literal[*EQUAL]
     width: Count
     depth: Count
     batch: Count
 
     def width_of(self, block: str) -> int:
-        wider = self.equal == "parameters" and block != "highway"
+        wider = self.arm == "parameters" and block != "highway"
         return WIDER[self.width] if wider else self.width
 
 
 @dataclass
 class Movement:
-    """Data movement of one step: cost by each of RULES."""
+    """Data movement of one step, by kind of block and by each of RULES."""
 
-    width: Count
-    n_params: Count
-    costs: dict_of(RULES, Annotated[int, Meta(ge=1)])
-    unread = ("operations", "reads")
-
-
-@dataclass
-class Comparison(Result):
-    """Nets of one setting by their kind of block."""
-
-    setting: Setting
-    nets: dict_of(BLOCKS, Movement)
+    costs: dict_of(BLOCKS, dict_of(RULES, Annotated[int, Meta(ge=1)]))
 
     def relative(self, block: str, rule: str = USUAL) -> float:
         """Return a net's cost as a multiple of the plain net's."""
-        return self.nets[block].costs[rule] / self.nets["plain"].costs[rule]
-
-
-@dataclass
-class DataMovementLog(Log):
-    """runs/data_movement.json; `bytes` per value."""
-
-    dataset: None
-    bytes: Count
-    comparisons: NonEmpty[Comparison]
-
-    def varied(self, name: str, equal: str = "parameters") -> list[Comparison]:
-        """Return the comparisons in which only that size differs from SIZES, in its order."""
-        usual = Setting(equal, **SIZES)
-        chosen = [of for of in self.comparisons if replace(of.setting, **{name: SIZES[name]}) == usual]
-        return sorted(chosen, key=lambda of: getattr(of.setting, name))
-
-
-EXPERIMENT = Experiment(__name__, __doc__, DataMovementLog, NO_DATA)
+        return self.costs[block][rule] / self.costs["plain"][rule]
 
 
 def trace_step(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray, *, copies: bool) -> tuple[Trace, DeepNet, Workspace]:
@@ -127,7 +98,7 @@ def trace_step(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray, *, copies: bool)
     return trace, blocks, w
 
 
-def measure(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray) -> Movement:
+def measure(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray) -> dict[str, int]:
     """Trace a step of a net's blocks, and charge it by each rule."""
     steps = {copies: trace_step(net, x_0, dx_L, copies=copies) for copies in (True, False)}
     charged = {}
@@ -136,44 +107,52 @@ def measure(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray) -> Movement:
         lasting = (*blocks.params.blocks.flat, *workspace.gradients.blocks.flat)
         found = depths(trace.events, None if stays else {scalar.number for scalar in lasting})
         charged[name] = int(costs(found).sum())
-    return Movement(net.hidden, net.params.blocks.size, charged)
+    return charged
 
 
-def compare(setting: Setting, _: None) -> Comparison:
-    rng, nets = np.random.default_rng(0), {}
+def train(task: Task, _: None) -> StudyRun:
+    """Trace a step of a net of each kind."""
+    rng, charged = np.random.default_rng(0), {}
     for block in BLOCKS:
-        D = setting.width_of(block)
-        net = DeepNet(1, 1, hidden=D, depth=setting.depth, block=block, dtype=np.float64, rng=rng)
-        nets[block] = measure(net, *rng.standard_normal((2, D, setting.batch)))
-    return Comparison(None, setting, nets)
+        D = task.cell.width_of(block)
+        net = DeepNet(1, 1, hidden=D, depth=task.cell.depth, block=block, dtype=np.float64, rng=rng)
+        charged[block] = measure(net, *rng.standard_normal((2, D, task.cell.batch)))
+    return StudyRun(None, task, net.params.blocks.size, False, {}, Movement(charged))
 
 
-def plan(smoke: bool) -> list[Setting]:
-    """Return the settings to compare, the largest first."""
-    few = slice(2 if smoke else None)
-    panels = [("width", "depth"), *(("parameters", name) for name in VARIED)]
-    settings = {Setting(equal, **SIZES | {name: value}) for equal, name in panels for value in VARIED[name][few]}
-    settings.add(Setting("width", **SIZES))
-    return sorted(settings, key=lambda s: (s.width**2 * s.depth * s.batch, s.equal), reverse=True)
-
-
-def run(job: ExperimentJob) -> None:
-    job.keep(bytes=BYTES, comparisons=job.run_missing(compare, plan(job.smoke), Comparison))
-
-
-EXPERIMENT.add_run(run, "trace all nets; resumable", dataset=None)
+PANELS = [("width", "depth"), *(("parameters", name) for name in VARIED)]  # what is equal, and what is varied
+CELLS = {SizeCell(equal, **SIZES | {name: value}) for equal, name in PANELS for value in VARIED[name]}
+DATASET = None
+STUDY = Study(
+    {equal: Arm({"block": "highway"}, {}) for equal in EQUAL},
+    sorted(CELLS, key=lambda of: (of.width**2 * of.depth * of.batch, of.arm)),
+    [Stage((0,), 1, result="scored")],
+    configure=lambda fields, cell, stage: Config(**fields, hidden=cell.width, depth=cell.depth),
+    criteria={"highway": lambda run: run.measured.relative("highway")},
+    config=Config,
+    measured=Movement,
+)
 
 
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def judge_saving(comparisons: list[Comparison], block: str) -> Verdict:
+def judge_saving(found: Iterable[Movement], block: str) -> Verdict:
     """Judge "carry paths move less data": by USUAL, such a net costs less than the plain one by MARGIN or more."""
-    less = (comparison.relative(block) <= 1 - MARGIN for comparison in comparisons)
+    less = (of.relative(block) <= 1 - MARGIN for of in found)
     return combine(Verdict.REPRODUCED if saved else Verdict.NOT_REPRODUCED for saved in less)
 
 
-def numbers(log: DataMovementLog) -> dict:
+def varied(results: Results, name: str, equal: str = "parameters") -> dict[int, Movement]:
+    """Return by one of the sizes, in its order, what was measured where all others are those of SIZES."""
+    usual, found = SizeCell(equal, **SIZES), {}
+    for cell, runs in results.by_cell().items():
+        if replace(cell, **{name: SIZES[name]}) == usual:
+            found[getattr(cell, name)] = runs[0].measured
+    return dict(sorted(found.items()))
+
+
+def numbers(results: Results) -> dict:
     """Return what the page quotes, by what is equal and by block: costs as multiples of the plain net's.
 
     usual, every    of all sizes, by USUAL and by all RULES
@@ -181,24 +160,24 @@ def numbers(log: DataMovementLog) -> dict:
     """
     found = {name: {equal: {} for equal in EQUAL} for name in ("usual", "every", "depth", "batch", "verdict")}
     for equal, block in product(EQUAL, CARRYING):
-        of = [one for one in log.comparisons if one.setting.equal == equal]
+        of = [run.measured for run in results.runs if run.cell.arm == equal]
         found["usual"][equal][block] = [one.relative(block) for one in of]
         found["every"][equal][block] = [one.relative(block, rule) for one in of for rule in RULES]
         for name in ("depth", "batch"):
-            varied = log.varied(name, equal)
-            found[name][equal][block] = {getattr(one.setting, name): one.relative(block) for one in varied}
+            by_size = varied(results, name, equal)
+            found[name][equal][block] = {size: one.relative(block) for size, one in by_size.items()}
         found["verdict"][equal][block] = judge_saving(of, block).value
     multiples = [cost for of in found["every"].values() for costs in of.values() for cost in costs]
     return found | {
         "comparisons": len(multiples),
         "more": sum(cost > 1 for cost in multiples),
-        "settings": len(log.comparisons),
+        "settings": len(results.runs),
         "rules": len(RULES),
         "margin": MARGIN,
     }
 
 
-def figure(log: DataMovementLog) -> Figure:
+def figure(results: Results) -> Figure:
     """Draw by how much a net's cost exceeds the plain net's; bold: counted by USUAL, faint: by the other rules."""
     figure, grid = new_figure("Carry paths mostly move more data", 3.4, ncols=3)
     panels = {  # what is varied, and what is equal, by title
@@ -207,15 +186,14 @@ def figure(log: DataMovementLog) -> Figure:
         "equal parameters, 8 blocks": ("batch", "parameters", "samples in a batch"),
     }
     for axes, (title, (name, equal, label)) in zip(grid, panels.items(), strict=True):
-        comparisons = log.varied(name, equal)
-        sizes = [getattr(one.setting, name) for one in comparisons]
+        by_size = varied(results, name, equal)
         draw_level(axes, 0, "plain")
         for block, rule in product(CARRYING, reversed(RULES)):
-            more = [100 * (one.relative(block, rule) - 1) for one in comparisons]
+            more = [100 * (one.relative(block, rule) - 1) for one in by_size.values()]
             style = {"label": block} if rule == USUAL else {"linewidth": 1, "alpha": 0.4}
-            axes.plot(sizes, more, color=COLORS[block], marker="o", markersize=3, **style)
+            axes.plot([*by_size], more, color=COLORS[block], marker="o", markersize=3, **style)
         axes.set(title=title, xscale="log", xlabel=label)
-        axes.set_xticks(sizes[::2], sizes[::2])
+        axes.set_xticks([*by_size][::2], [*by_size][::2])
         axes.minorticks_off()
     grid[0].set_ylabel("data moved, % more than plain")
     label_ends(*grid)

@@ -56,12 +56,12 @@ from matplotlib.figure import Figure
 
 from highway_lab.fields import NotNegative, Score
 from highway_lab.figures import COLORS, draw_level, label_ends, new_figure, scaled
-from highway_lab.files import make_place
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.logs import grouped
 from highway_lab.training import Training
 from highway_networks import Config, Dataset, rounded
 
+from . import study_command
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN, combine, judge_about, judge_as_good, judge_better, of_learners
 from .common import CHANCE, CHANCE_LOSS
 from .common_figures import draw_losses
@@ -190,15 +190,7 @@ STUDY = Search(
 def finish(data: Dataset, results: Results) -> None:
     """Train those best highway nets of KEPT again that are not there, and save them."""
     for layers, path in KEPT.items():
-        if path.exists():
-            continue
-        print(f"{path}: training the best highway net of {layers} layers again")
-        training = Training(best_run(results, layers).config, data)
-        for _ in training.epochs(scored=False):
-            pass
-        make_place(path)
-        training.net.save(path)
-        print(f"saved {path}")
+        study_command.keep_net(path, best_run(results, layers).config, data)
 
 
 # ---------------------------------------------------------------------------------------- what was found
@@ -315,8 +307,6 @@ def numbers(results: Results) -> dict:
         "diverged": {net: sum(run.diverged for run in runs) for net, runs in long.items()},
         "at_chance": {net: sum(map(at_chance, runs)) for net, runs in long.items()},
         "runs": len(long["highway", 100]),
-        "layers": LAYERS,
-        "seeds": len(SEEDS),
         "epochs": [stage.epochs for stage in results.study.stages],
     }
 

@@ -10,9 +10,9 @@ settings and the length of training. Then the model predicts the days after the 
 of its squared errors / that of the window's mean (Campbell & Thompson 2008, eq. 1).
 
 Mean T detects the second regime on those days; each fold gives an AUC. Baselines: the untrained net, a logistic
-regression that was fitted to the window's regimes, and chance, ½. (The committed log also has boosted trees, the block
-that separated the regimes best in the window, R² by regime and of the best possible predictions, and AUCs with shifted
-regimes.)
+regression that was fitted to the window's regimes, and chance, ½. (The log in commit 6305ec0 also has boosted trees,
+the block that separated the regimes best in the window, R² by regime and of the best possible predictions, and AUCs
+with shifted regimes.)
 
 Verdict on "open gates mark the nonlinear regime": the AUC of mean T in the nonlinear market has to exceed chance, that
 of the untrained net, and those of "both linear" and of "noise". Not reproduced: it falls behind one. Partly: it exceeds
@@ -20,7 +20,7 @@ chance, but not every baseline. ("noise", and that falling behind refutes, were 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, product
@@ -30,17 +30,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import highway_estimators  # noqa: F401, adds squared-error to LOSSES
-from highway_lab.fields import Count, NonEmpty, Score, Share, dict_of
+from highway_lab.fields import Score, Share
 from highway_lab.figures import COLORS, FAINT_INK, new_figure
 from highway_lab.intervals import Interval, interval
-from highway_lab.logs import Log, Result
 from highway_lab.training import Training
 from highway_networks import Config, Dataset, DeepNet, rounded
 
-from . import blocks  # noqa: F401, adds residual-scaled to BLOCKS
 from .claims import Verdict
-from .common import NO_DATA, Experiment, ExperimentJob
 from .common_figures import draw_dots
+from .study import Arm, Results, Stage, Study, StudyRun, Task
 
 # --------------------------------------------------------------------------------------------- markets
 
@@ -101,11 +99,11 @@ def switching(uniform: np.ndarray) -> np.ndarray:
     return np.cumsum(switches) % 2 == 1
 
 
-# ------------------------------------------------------------------------------------------------- log
+# ---------------------------------------------------------------------------------------------- models
+# Each is a generator that takes days to fit, (n, d) and (n,), and later days (m, d). It yields a candidate for each
+# setting and each length of training.
 
-SEEDS = tuple(range(20))
-BUDGET = {"window": 3000, "horizon": 1000, "folds": 3, "epochs": 60}
-SMOKE = {"window": 200, "horizon": 100, "folds": 1, "epochs": 2}
+SEEDS, FOLDS = range(20), 3
 VALIDATION = 0.2  # share of a window that chooses the setting
 DEEP = {"depth": 10, "activation": "tanh", "init": "glorot"}  # as in most of these experiments
 SHALLOW = {"depth": 4, "activation": "relu", "init": "he"}  # as suggested for returns
@@ -122,61 +120,6 @@ RATES = tuple(product((1e-3, 3e-3, 1e-2), (0.0, 3e-3, 1e-2)))  # learning rate, 
 PENALTIES = tuple(10.0**power for power in range(-2, 7))
 
 
-@dataclass(frozen=True)
-class Task:
-    """A market, its seed, and the walk-forward through it; window and horizon in days."""
-
-    market: Literal[*MARKETS]
-    seed: Count
-    window: Count
-    horizon: Count
-    folds: Count
-    epochs: Count
-    unread = ("rounds",)
-
-
-@dataclass
-class R2:
-    """Out-of-sample R²."""
-
-    all: Score | None
-    unread = ("first", "second")
-
-
-@dataclass
-class Detection:
-    """AUC of a signal for the second regime, mean over folds."""
-
-    auc: Share | None
-    unread = ("low", "high", "p")
-
-
-@dataclass
-class MarketRun(Result):
-    """What was found in one market."""
-
-    task: Task
-    scores: dict[str, R2]  # by model
-    detections: dict[str, Detection]  # by signal
-    settings: dict[str, list[str]]  # chosen, by model and fold
-    unread = ("mean_T", "second")
-
-
-@dataclass
-class FactorModelLog(Log):
-    dataset: None
-    n_params: dict_of(NETS, Count)
-    runs: NonEmpty[MarketRun]
-
-
-EXPERIMENT = Experiment(__name__, __doc__, FactorModelLog, NO_DATA)
-
-
-# ---------------------------------------------------------------------------------------------- models
-# Each is a generator that takes days to fit, (n, d) and (n,), and later days (m, d). It yields a candidate for each
-# setting and each length of training.
-
-
 class Candidate(NamedTuple):
     """A setting in words, its predictions (m,), and the parameters if it is a net."""
 
@@ -185,7 +128,7 @@ class Candidate(NamedTuple):
     params: np.ndarray | None = None
 
 
-def ridge(degree: int, x: np.ndarray, y: np.ndarray, later: np.ndarray, _: Task) -> Iterator[Candidate]:
+def ridge(degree: int, x: np.ndarray, y: np.ndarray, later: np.ndarray, _: Config) -> Iterator[Candidate]:
     from sklearn.linear_model import Ridge
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import PolynomialFeatures, StandardScaler
@@ -195,17 +138,17 @@ def ridge(degree: int, x: np.ndarray, y: np.ndarray, later: np.ndarray, _: Task)
         yield Candidate(f"penalty {penalty:g}", model.fit(x, y).predict(later))
 
 
-def train(name: str, x: np.ndarray, y: np.ndarray, later: np.ndarray, task: Task) -> Iterator[Candidate]:
+def train_net(name: str, x: np.ndarray, y: np.ndarray, later: np.ndarray, walk: Config) -> Iterator[Candidate]:
     for lr, weight_decay in RATES:
-        training = prepare(name, x, y, task, lr=lr, weight_decay=weight_decay)
+        training = prepare(name, x, y, walk, lr=lr, weight_decay=weight_decay)
         for _ in training.epochs(scored=False):
             predicted = training.net.predict(later)[:, 0]
             yield Candidate(f"rate {lr:g}, decay {weight_decay:g}", predicted, training.net.params.flat.copy())
 
 
-def prepare(name: str, x: np.ndarray, y: np.ndarray, task: Task, **setting: float) -> Training:
+def prepare(name: str, x: np.ndarray, y: np.ndarray, walk: Config, **setting: float) -> Training:
     """Return the training of a net before its first epoch, whose weights depend on the seed alone."""
-    budget = {"epochs": task.epochs, "n_train": len(x), "n_test": 1, "seed": task.seed}
+    budget = {"epochs": walk.epochs, "n_train": len(x), "n_test": 1, "seed": walk.seed}
     config = Config(loss="squared-error", **NETS[name], **budget, **setting)
     return Training(config, Dataset(x, y[:, None], x[:1], y[:1, None], outputs=1))  # the test day is never scored
 
@@ -213,33 +156,34 @@ def prepare(name: str, x: np.ndarray, y: np.ndarray, task: Task, **setting: floa
 MODELS = {
     "ridge": partial(ridge, 1),
     "ridge, products of two": partial(ridge, 2),
-    **{name: partial(train, name) for name in NETS},
+    **{name: partial(train_net, name) for name in NETS},
 }
 
 
-def forecast(market: Market, day: int, task: Task) -> tuple[dict, dict, dict]:
+def forecast(market: Market, day: int, walk: Config) -> tuple[dict, dict, dict]:
     """Fit and choose on the window that begins with `day`.
 
     Return predictions by model and signals by name, (horizon,) each, for the days after it, and settings by model.
     """
     from sklearn.linear_model import LogisticRegression
 
-    x, y, second = (days[day : day + task.window + task.horizon] for days in market)
-    fit, window = round((1 - VALIDATION) * task.window), task.window
+    window, horizon = walk.n_train, walk.n_test
+    x, y, second = (days[day : day + window + horizon] for days in market)
+    fit = round((1 - VALIDATION) * window)
     inputs, targets = standardised(x, fit), standardised(y, fit)
 
     def error(candidate: Candidate) -> float:
         errors = candidate.predicted[: window - fit] - targets[fit:window]
         return float(np.nan_to_num(np.mean(errors**2), nan=np.inf))  # NaN if a net diverged
 
-    given = inputs[:fit], targets[:fit], inputs[fit:], task
+    given = inputs[:fit], targets[:fit], inputs[fit:], walk
     chosen = {name: min(model(*given), key=error) for name, model in MODELS.items()}
     predicted = {name: y[:fit].mean() + y[:fit].std() * best.predicted[window - fit :] for name, best in chosen.items()}
-    predicted["mean"] = np.full(task.horizon, y[:window].mean())
+    predicted["mean"] = np.full(horizon, y[:window].mean())
 
     signals = {}
     for name in GATED:
-        net = prepare(name, inputs[:fit], targets[:fit], task).net
+        net = prepare(name, inputs[:fit], targets[:fit], walk).net
         signals[f"{name}{UNTRAINED}: mean T"] = mean_gate(net, inputs[window:])
         net.params.flat[...] = chosen[name].params
         signals[f"{name}: mean T"] = mean_gate(net, inputs[window:])
@@ -258,9 +202,9 @@ def mean_gate(net: DeepNet, x: np.ndarray) -> np.ndarray:
     return np.mean([T.mean(axis=0) for (_, T), _ in net.iterate_blocks(net.embed(x))], axis=0)
 
 
-def score(y: np.ndarray, predicted: np.ndarray, mean: np.ndarray) -> R2:
+def score(y: np.ndarray, predicted: np.ndarray, mean: np.ndarray) -> float | None:
     """Return the out-of-sample R² of predictions, given the windows' means; all (n,)."""
-    return R2(rounded(1 - ((y - predicted) ** 2).sum() / ((y - mean) ** 2).sum()))
+    return rounded(1 - ((y - predicted) ** 2).sum() / ((y - mean) ** 2).sum())
 
 
 def auc(signal: np.ndarray, second: np.ndarray) -> float:
@@ -272,44 +216,70 @@ def auc(signal: np.ndarray, second: np.ndarray) -> float:
     return (rankdata(signal)[second].sum() - n * (n + 1) / 2) / pairs if pairs else math.nan
 
 
-def detect(signal: np.ndarray, second: np.ndarray) -> Detection:
-    """Compare a signal with the regimes, (folds, n) each.
+def detect(signal: np.ndarray, second: np.ndarray) -> float | None:
+    """Return the AUC of a signal for the second regime, (folds, n) each.
 
     Each fold is ranked by itself: its net is another one, in which a gate may mean the opposite.
     """
-    return Detection(rounded(np.mean([*map(auc, signal, second)])))
+    return rounded(np.mean([*map(auc, signal, second)]))
 
 
-def run_task(task: Task, _: Any) -> MarketRun:
+# ----------------------------------------------------------------------------------------------- study
+
+
+@dataclass(frozen=True)
+class MarketCell:
+    """One of MARKETS, as the arm of a study."""
+
+    arm: Literal[*MARKETS]
+
+
+@dataclass
+class Walked:
+    """What was found in one market: out-of-sample R² by model, AUC by signal, the settings that each fold chose."""
+
+    r2: dict[str, Score | None]
+    auc: dict[str, Share | None]
+    settings: dict[str, list[str]]
+
+
+def train(task: Task, _: Any) -> StudyRun:
     """Simulate a market, and predict it window by window."""
     import sklearn.linear_model  # noqa: F401, so that its threads are there when all are limited
     from threadpoolctl import threadpool_limits
 
-    market = simulate(task.market, task.window + task.folds * task.horizon, task.seed)
+    walk = task.config
+    market = simulate(task.cell.arm, walk.n_train + FOLDS * walk.n_test, walk.seed)
     with threadpool_limits(1):
-        folds = [forecast(market, fold * task.horizon, task) for fold in range(task.folds)]
-    _, y, second = (days[task.window :] for days in market)
+        folds = [forecast(market, fold * walk.n_test, walk) for fold in range(FOLDS)]
+    _, y, second = (days[walk.n_train :] for days in market)
     forecasts, detectors, settings = zip(*folds, strict=True)
     predicted = {name: np.concatenate([fold[name] for fold in forecasts]) for name in forecasts[0]}
     mean = predicted.pop("mean")
     signals = {name: np.array([fold[name] for fold in detectors]) for name in detectors[0]}  # (folds, horizon)
-    return MarketRun(
-        None,
-        task,
-        scores={name: score(y, values, mean) for name, values in predicted.items()},
-        detections={name: detect(signal, second.reshape(signal.shape)) for name, signal in signals.items()},
+    found = Walked(
+        r2={name: score(y, values, mean) for name, values in predicted.items()},
+        auc={name: detect(signal, second.reshape(signal.shape)) for name, signal in signals.items()},
         settings={name: [fold[name] for fold in settings] for name in MODELS},
     )
+    return StudyRun(None, task, 0, False, {}, found)
 
 
-def run(job: ExperimentJob) -> None:
-    seeds, budget = (SEEDS[:2], SMOKE) if job.smoke else (SEEDS, BUDGET)
-    tasks = [Task(market, seed, **budget) for seed in seeds for market in MARKETS]
-    n_params = {name: DeepNet(FACTORS + 1, 1, **net, rng=None).params.flat.size for name, net in NETS.items()}
-    job.keep(n_params=n_params, runs=job.run_missing(run_task, tasks, MarketRun))
+def configure(fields: Mapping, cell: MarketCell, stage: Stage) -> Config:
+    """Return the walk through a market: `n_train` days in a window, then `n_test` days that are predicted."""
+    return Config(**fields, n_train=3_000, n_test=1_000)
 
 
-EXPERIMENT.add_run(run, "simulate, fit, measure; resumable", dataset=None)
+DATASET = None
+STUDY = Study(
+    {market: Arm({"block": "highway"}, {}) for market in MARKETS},
+    [*map(MarketCell, MARKETS)],
+    [Stage(SEEDS, 60, result="scored")],
+    configure=configure,
+    criteria={"1 - AUC": lambda run: 1 - (run.measured.auc[f"{GATED[0]}: mean T"] or 0)},
+    config=Config,
+    measured=Walked,
+)
 
 
 # ---------------------------------------------------------------------------------------- what was found
@@ -322,10 +292,10 @@ ROWS = {  # of the figure, by market
 }
 
 
-def by_market(log: FactorModelLog, value: Callable[[MarketRun], float | None]) -> dict[str, np.ndarray]:
-    """Return a value of each run, (seeds,), by market; NaN in place of None."""
-    runs = {market: [run for run in log.runs if run.task.market == market] for market in MARKETS}
-    return {market: np.array([value(run) for run in of], float) for market, of in runs.items()}
+def by_market(results: Results, kind: str, name: str) -> dict[str, np.ndarray]:
+    """Return what was measured of a model or a signal, (seeds,), by market; NaN in place of None."""
+    found = results.by_cell().items()
+    return {cell.arm: np.array([getattr(run.measured, kind)[name] for run in runs], float) for cell, runs in found}
 
 
 def leads_of_gates(auc: Mapping[str, Mapping[str, np.ndarray]], net: str) -> dict[str, Interval]:
@@ -346,18 +316,18 @@ def judge_gates(leads: Mapping[str, Interval]) -> Verdict:
     return Verdict.PARTLY if leads["chance"].sign > 0 else Verdict.INCONCLUSIVE
 
 
-def numbers(log: FactorModelLog) -> dict:
+def numbers(results: Results) -> dict:
     """Return what the page quotes, by market or by net.
 
     auc           of each signal;    leads, verdict    of mean T of each net, over the baselines
     lead          in R², of the deep highway net over each model
     highest_rate  the share of a net's fits that chose the highest learning rate
     """
-    signals, models = log.runs[0].detections, log.runs[0].scores
-    auc = {signal: by_market(log, lambda run, of=signal: run.detections[of].auc) for signal in signals}
-    r2 = {model: by_market(log, lambda run, of=model: run.scores[of].all) for model in models}
+    first, runs = results.runs[0].measured, [run.measured for run in results.runs]
+    auc = {signal: by_market(results, "auc", signal) for signal in first.auc}
+    r2 = {model: by_market(results, "r2", model) for model in first.r2}
     leads = {net: leads_of_gates(auc, net) for net in GATED}
-    chosen = {net: [setting for run in log.runs for setting in run.settings[net]] for net in NETS}
+    chosen = {net: [setting for run in runs for setting in run.settings[net]] for net in NETS}
     highest = f"rate {RATES[-1][0]:g},"
     return {
         "auc": {signal: {market: interval(of[market]) for market in MARKETS} for signal, of in auc.items()},
@@ -367,17 +337,16 @@ def numbers(log: FactorModelLog) -> dict:
             model: {of: interval(r2[GATED[0]][of] - scores[of]) for of in MARKETS} for model, scores in r2.items()
         },
         "highest_rate": {net: np.mean([of.startswith(highest) for of in chosen[net]]) for net in NETS},
-        "seeds": len({run.task.seed for run in log.runs}),
     }
 
 
-def figure(log: FactorModelLog) -> Figure:
+def figure(results: Results) -> Figure:
     """Draw the AUC of mean T, a panel a net, a row a market: seeds faint, mean and interval; untrained in grey."""
     figure, panels = new_figure("Gates mark noise better than nonlinearity", 3.4, ncols=2, sharex=True, sharey=True)
     for axes, net in zip(panels, GATED, strict=True):
         axes.axvline(0.5, color=FAINT_INK, linewidth=1, zorder=0)
         for of, shift, color in ((net, -0.15, COLORS["highway"]), (f"{net}{UNTRAINED}", 0.25, FAINT_INK)):
-            auc = by_market(log, lambda run, of=of: run.detections[f"{of}: mean T"].auc)
+            auc = by_market(results, "auc", f"{of}: mean T")
             for row, market in enumerate(ROWS):
                 mean, half = interval(auc[market])
                 draw_dots(axes, auc[market], row + shift, color=color)

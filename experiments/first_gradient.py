@@ -87,10 +87,4 @@ def numbers(results: Results) -> Mapping:
         "guess": all(max(of) < GUESSING for arm, of in scores.items() if arm.startswith("plain")),
         "bias": {arm: ARMS[arm].options.get("gate_bias", Config.gate_bias) for arm in gated},
         "lr": Config.lr,
-        "blocks": BLOCKS,
-        "seeds": len(SEEDS),
-        "epochs": EPOCHS,
     }
-
-
-FIGURES = {}

@@ -80,10 +80,4 @@ def numbers(results: Results) -> dict:
         },
         "lead": {scale: interval(leads[scale]) for scale in leads},
         "grown": {scale: interval(leads[scale] - leads[PIXELS]) for scale in leads},
-        "untried": {(cell.arm, cell.scale): results.untried(cell) for cell in results.finished},
-        "seeds": len(SEEDS),
-        "blocks": BLOCKS,
     }
-
-
-FIGURES = {}

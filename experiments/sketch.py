@@ -38,6 +38,7 @@ from .study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, Task, a
 LEARNED = 2 * CHANCE
 MOST, HALF = 0.9, 0.5  # of the nets
 UNITS, SHALLOW, DEPTH = Config.hidden, 5, 30
+DEPTHS = (10, 20, DEPTH)
 FEW, ALL = 6_000, 60_000  # images
 N_TEST = {FEW: 2_000, ALL: 10_000}
 GATE_IMAGES = 1_000  # training images over which mean T is taken
@@ -84,7 +85,7 @@ def configure(fields: Mapping, cell: ImagesCell, stage: Stage) -> ArmConfig:
 STUDY = Study(
     ARMS,
     [
-        *(ImagesCell(arm, UNITS, depth, FEW) for arm in tuple(ARMS)[:2] for depth in (10, 20, DEPTH)),
+        *(ImagesCell(arm, UNITS, depth, FEW) for arm in tuple(ARMS)[:2] for depth in DEPTHS),
         *(ImagesCell("highway", UNITS, DEPTH, images) for images in (FEW, ALL)),
         *(ImagesCell("plain", UNITS, depth, ALL) for depth in (SHALLOW, 10, DEPTH)),
     ],
@@ -93,9 +94,6 @@ STUDY = Study(
     own=lambda name, arm: ImagesCell(name, UNITS, DEPTH, FEW),
     measured=GatesMeasured,
 )
-
-
-# ---------------------------------------------------------------------------------------- what was found
 
 
 def trained(scores: np.ndarray) -> int:
@@ -132,12 +130,8 @@ def numbers(results: Results) -> dict:
     lead = {images: interval(first - second) for images, (first, second) in gates.items()}
     return {
         "nets": max(map(len, found.values())),
-        "images": (FEW, ALL),
-        "shallow": SHALLOW,
-        "depths": (10, 20, DEPTH),
         "accuracy": {of: interval(values) for of, values in scores.items()},
         "train": train,
-        "learned": 100 * LEARNED,
         "relu": {arm: combine(judge_share(share[of]) for of in share if of[0] == arm).value for arm in tuple(ARMS)[:2]},
         "depth": judge_depth(
             *(share[of, at, ALL] for of, at in (("highway", DEPTH), ("plain", DEPTH), ("plain", SHALLOW)))
@@ -147,6 +141,3 @@ def numbers(results: Results) -> dict:
         "first_higher": {images: int((first > second).sum()) for images, (first, second) in gates.items()},
         "diverged": sum(run.diverged for runs in found.values() for run in runs),
     }
-
-
-FIGURES = {}  # the page shows the depth sweep's

@@ -8,7 +8,6 @@ chosen by looking at a few trials: they are examples and no comparison. A run th
     python -m experiments small_nets run
 """
 
-from collections.abc import Mapping
 from functools import partial
 
 from matplotlib.figure import Figure
@@ -45,20 +44,16 @@ def name_net(block: str, depth: int, init: str, lr: float, gate_bias: float | No
     return f"{block}, {count_of(depth, 'block')}, {WEIGHTS[init]}{bias}, rate {lr:g}"
 
 
-def arm_of(net: Mapping) -> Arm:
-    return Arm({name: net[name] for name in net if name not in ("depth", "lr")}, {"lr": (net["lr"],)})
-
-
 train = partial(study_command.train, columns=("test_score",))  # which the article draws
 STUDY = Study(
-    {name_net(**net): arm_of(net) for net in NETS},
+    {
+        name_net(**of): Arm({name: of[name] for name in of if name not in ("depth", "lr")}, {"lr": (of["lr"],)})
+        for of in NETS
+    },
     [Cell(name_net(**net), UNITS, net["depth"]) for net in NETS],
     stages=[Stage(range(20), EPOCHS, options=SHARED, result="scored")],
     own=lambda name, arm: Cell(name, UNITS, 50),
 )
-
-
-# ---------------------------------------------------------------------------------------- what was found
 
 
 def numbers(results: Results) -> dict:
@@ -71,7 +66,6 @@ def numbers(results: Results) -> dict:
         "seeds": {len(of) for of in found},
         "blocks": [net["depth"] for net in NETS],
         **SHARED,
-        "epochs": EPOCHS,
     }
 
 

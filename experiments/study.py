@@ -19,8 +19,8 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args
 import numpy as np
 
 from highway_lab.fields import Count, Score, Share
-from highway_lab.logs import Result, grouped
-from highway_networks import BLOCKS, LOSSES, DeepNet, InputError, evaluate, rounded
+from highway_lab.logs import DatasetInfo, Result, grouped
+from highway_networks import BLOCKS, InputError, rounded
 
 from .blocks import make_known
 from .common import CHANCE
@@ -112,6 +112,7 @@ class Measured:
     """What every study measures after a run's last epoch; null where a run diverged, or where there is no such thing.
 
     score             on test samples, of a run that chooses on validation samples
+    score_loss        mean loss on the same samples; also null in logs from before it was kept
     effective_depth   sum over blocks of the mean gate, over the first samples that are scored
     """
 
@@ -119,19 +120,7 @@ class Measured:
     train_loss: float | None  # over all training samples
     score: Score | None
     effective_depth: float | None
-
-
-@dataclass
-class LossMeasured(Measured):
-    """What is measured of runs that `score_loss` compares: the mean loss over the samples that give the score."""
-
     score_loss: float | None
-
-
-def measure_loss(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> LossMeasured:
-    """Return what was measured of a net, and its loss on the samples that score it."""
-    loss, _ = evaluate(net, x, y, LOSSES["cross-entropy"])
-    return LossMeasured(**vars(common), score_loss=None if common.train_loss is None else rounded(loss))
 
 
 @dataclass
@@ -172,11 +161,13 @@ class StudyRun(Result, Generic[CellT, ConfigT, MeasuredT]):
 
         Raises ValueError for anything else.
         """
-        _, config, _ = get_args(schema)
+        _, config, measured = get_args(schema)
         try:
+            if issubclass(measured, Measured):
+                raw["measured"].setdefault("score_loss", None)
             raw["task"]["config"] = defaults_of(config) | raw["task"]["config"]
             make_known(raw["task"]["config"]["block"])  # which may have a number
-        except (KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"no run of a study ({type(error).__name__}: {error})") from error
         return raw
 
@@ -349,9 +340,10 @@ class Study:
         few = {name: {of: grid[of][: 1 + (of == "lr")] for of in grid} for name, grid in grids.items()}
         arms = {name: self.arms[name]._replace(grid=few[name]) for name in few}
         seeds = {True: (200, 201), False: (100,)}
+        options = [{**stage.options, **({"net": "digits"} if "net" in stage.options else {})} for stage in self.stages]
         stages = [
-            replace(stage, seeds=seeds[bool(stage.result)], epochs=1 + (at > 0), best=stage.best and 1)
-            for at, stage in enumerate(self.stages)
+            replace(stage, seeds=seeds[bool(stage.result)], epochs=1 + (at > 0), best=stage.best and 1, options=of)
+            for at, (stage, of) in enumerate(zip(self.stages, options, strict=True))
         ]
 
         def configure(fields: dict, cell: Any, stage: Stage) -> Any:
@@ -362,11 +354,47 @@ class Study:
         return replace(self, arms=arms, cells=cells, stages=stages, configure=configure, growth=0)
 
 
-class Results:
-    """What is there of a study: its rungs by cell, and what follows from them."""
+@dataclass(frozen=True)
+class NetCell:
+    """A net that is looked into: that of a file or, where there is none, one that is trained for it."""
 
-    def __init__(self, study: Study, runs: Iterable[StudyRun]):
-        self.study, self.runs = study, [*{run.task: run for run in runs}.values()]
+    arm: str
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class Looks(Study):
+    """A study of what trained nets do, which chooses nothing; a user's net may take the place of its own."""
+
+    def of(self, nets: Mapping[NetCell, Any], seeds: Sequence[int] = ()) -> "Looks":
+        """Return the same look at nets of these configurations, those without a file from each of the seeds."""
+
+        def seeds_of(cell: NetCell) -> Sequence[int]:
+            return (nets[cell].seed,) if cell.file or not seeds else seeds
+
+        return replace(
+            self,
+            arms={cell.arm: Arm({}, {}) for cell in nets},
+            cells=[*nets],
+            stages=[Stage(seeds_of, max(of.epochs for of in nets.values()), result="scored")],
+            configure=lambda fields, cell, stage: replace(nets[cell], **fields),
+        )
+
+    def small(self) -> "Looks":
+        """Return a look at small nets, which are trained for it."""
+        small = super().small()
+        cells = {replace(cell, file=""): cell for cell in small.cells}
+        configure = small.configure
+        return replace(
+            small, cells=[*cells], configure=lambda fields, cell, stage: configure(fields, cells[cell], stage)
+        )
+
+
+class Results:
+    """What is there of a study: its rungs by cell, and what follows from them; and the data set of its log."""
+
+    def __init__(self, study: Study, runs: Iterable[StudyRun], dataset: DatasetInfo | None = None):
+        self.study, self.runs, self.dataset = study, [*{run.task: run for run in runs}.values()], dataset
         by_cell = grouped(self.runs, lambda run: run.cell)
         self.rungs = {cell: [*study.rungs(by_cell.get(cell, []), cell)] for cell in study.cells}
 

@@ -5,15 +5,17 @@
     python -m experiments NAME table    all runs and settings as CSV
 
 A study is a module with STUDY, a Study, or several by the endings of their logs; `numbers(results)`, which its page
-quotes; FIGURES by file, functions of the same; where training is more than `train` here, a `train(task, data)` of its
-own; where a finished log is not all that it leaves, `finish(data, results)`; and where the images are not MNIST's,
-DATASET. While it is being widened, NEXT beside STUDY is what `run --next` trains, into the same log; page and pictures
-stay those of STUDY until all is there.
+quotes beside its constants; FIGURES by file, if any, functions of the same; where training is more than `train` here, a
+`train(task, data)` of its own; where a finished log is not all that it leaves, `finish(data, results)`; where a user's
+net may be looked into, `of_net(study, path, data)`; and where the images are not MNIST's, DATASET, of all its studies
+or by their endings; None if it needs none. While it is being widened, NEXT beside STUDY is what `run --next` trains,
+into the same log; page and pictures stay those of STUDY until all is there.
 """
 
 import argparse
 import csv
 import math
+import os
 import re
 import sys
 from collections import Counter
@@ -28,18 +30,20 @@ from typing import Any, Generic, TypeVar, get_args
 
 import numpy as np
 
-from highway_lab.cli import import_file, quote
+from highway_lab.cli import OneLineParser, add_picture_flags, import_file, import_words, picture_flags, quote, run_cli
+from highway_lab.commands import add_data_flags
 from highway_lab.console import count_of
 from highway_lab.datasets import DATASETS
 from highway_lab.files import lock_log, make_place, remove
 from highway_lab.intervals import interval
-from highway_lab.jobs import ResultFile, check_of_today, check_scheduler, is_of_today, run_missing
+from highway_lab.jobs import ResultFile, add_job_flags, check_of_today, check_scheduler, is_of_today, run_missing
 from highway_lab.logs import SCHEMA, DatasetInfo, Log, digest_of_samples, imported, now, write
+from highway_lab.logs import read as read_log
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import Dataset, InputError, evaluate, rounded
 
-from .common import Experiment, ExperimentJob, with_ending
+from .common import load_data, sha256_of
 from .study import Arm, Measured, Results, Study, StudyRun, Task
 
 RunT = TypeVar("RunT")
@@ -143,15 +147,27 @@ def train(
         loss, _ = evaluate(net, own.train_x, own.train_y, training.loss)
         diverged = training.diverged or not math.isfinite(loss)
         scored = len(judged[0]) and not diverged
-        score = rounded(evaluate(net, *judged, training.loss)[1]) if scored else None
+        score_loss, score = map(rounded, evaluate(net, *judged, training.loss)) if scored else (None, None)
         x = net.preprocess((judged[0] if scored else own.train_x)[:ROWS])
         depth = rounded(net.gate_means(x).sum(), digits=4) if net.has_gates and not diverged else None
         clipped = rounded(net.clipped) if hasattr(net, "clipped") else None
-        common = Measured(clipped, None if diverged else rounded(loss), score, depth)
+        common = Measured(clipped, None if diverged else rounded(loss), score, depth, score_loss)
         measured = measure(net, *judged, common)
     history = {name: getattr(training.history, name) for name in columns}
     n_trained = getattr(net, "n_trained", net.params.flat.size)
     return StudyRun(None, task, n_trained, diverged, history, measured)
+
+
+def keep_net(path: Path, config: Any, data: Dataset) -> None:
+    """Train a net that other experiments look into, and save it, unless it is there."""
+    if not path.exists():
+        print(f"{path}: training the net that was chosen")
+        training = Training(config, data)
+        for _ in training.epochs(scored=False):
+            pass
+        make_place(path)
+        training.net.save(path)
+        print(f"saved {path}")
 
 
 # ------------------------------------------------------------------------------------------ the command
@@ -163,46 +179,123 @@ COLUMNS = (
 )
 
 
-class StudyExperiment(Experiment):
-    """A study as an experiment: its commands and its logs."""
+@dataclass(frozen=True)
+class Job:
+    """The runs of one command: flags, data set (None if not needed) and the path of the log."""
+
+    arguments: argparse.Namespace
+    dataset: str | None
+    data: Dataset | None
+    path: Path
+
+    def named_after(self, model: Path) -> "Job":
+        """Return the job with its log named after a user's net, by file and content: so no committed log is named.
+
+        Raises InputError for a net that cannot be read or whose path could not stand in a log.
+        """
+        if not str(model).isprintable():
+            raise InputError(f"--model: expected a path of printable characters, found {str(model)!r}; rename it")
+        return replace(self, path=with_ending(self.path, f"{model.stem}-{sha256_of(model)[:8]}"))
+
+
+class Experiment:
+    """One question: the study of a module, or several by the endings of their logs; its commands, logs and pictures."""
 
     def __init__(self, module: ModuleType):
+        self.contents, self.module, self.name = module, module.__name__, module.__name__.rpartition(".")[-1]
         self.studies = by_ending(module.STUDY)
         self.next = self.studies | by_ending(getattr(module, "NEXT", {}))
         self.known = self.next | self.studies
-        first, *more = self.studies
-        dataset = getattr(module, "DATASET", "mnist")
-        super().__init__(
-            module.__name__,
-            module.__doc__,
-            StudyLog[schema_of(self.studies[first])],
-            (dataset,),
-            more={ending: f"run --study {ending}" for ending in more},
-        )
-        run = self.add_run(self.train_missing, "train what is missing; resumable", dataset)
-        table = self.add("table", self.print_table, "print all runs and their settings as CSV")
-        table.description = COLUMNS
-        run.set_defaults(next=False)
-        if self.next != self.studies:
-            run.add_argument("--next", action="store_true", help="train the wider form, into the same log")
-        table.add_argument("logs", nargs="*", type=Path, metavar="LOG", help="default: the committed ones")
-        for parser in (run, table, self._commands.choices["plot"]):
+        self.first = next(iter(self.studies))
+        of = getattr(module, "DATASET", "mnist")
+        self.datasets = {name: of.get(name, "mnist") if isinstance(of, dict) else of for name in self.known}
+        self.log = StudyLog[schema_of(self.studies[self.first])]
+        self.looks = hasattr(module, "of_net")  # whether a user's net may take the place of its own
+        self.doc = (module.__doc__ or self.name).splitlines()[0]  # python -OO strips docstrings
+        self.parser = OneLineParser(prog=f"python -m experiments {self.name}", description=self.doc)
+        self.add_commands()
+
+    def add_commands(self) -> None:
+        texts = {
+            "run": (self.run, "train what is missing; resumable"),
+            "plot": (self.plot, "draw the figures of logs, and say what each cell has chosen"),
+            "table": (self.print_table, "print all runs and their settings as CSV"),
+        }
+        commands = self.parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+        for name, (action, help) in texts.items():
+            parser = commands.add_parser(name, help=help, description=COLUMNS if name == "table" else help)
+            parser.set_defaults(action=action, study=self.first, next=False, model=None)
+            if name == "run":
+                if self.datasets[self.first]:
+                    add_data_flags(parser, self.datasets[self.first], folders=self.looks)
+                    parser.set_defaults(dataset=None)
+                parser.add_argument("--smoke", action="store_true", help="take a budget of seconds, on the digits")
+                add_job_flags(parser)
+                if self.next != self.studies:
+                    parser.add_argument("--next", action="store_true", help="train the wider form, into the same log")
+                if self.looks:
+                    parser.add_argument("--model", type=Path, metavar="NET.npz", help="look into another net")
+            else:
+                parser.add_argument("logs", nargs="*", type=Path, metavar="LOG", help="default: the committed ones")
+            if name == "plot":
+                add_picture_flags(parser)
             text = "a file with kinds of net of your own, ARMS, which are tuned and drawn beside ours"
             parser.add_argument("--with", dest="own", metavar="FILE.py", type=Path, help=text)
-            parser.set_defaults(study=first)
-            choices = [*(self.known if parser in (run, table) else self.studies)]
+            choices = [*(self.studies if name == "plot" else self.known)]
             if len(choices) > 1:
                 parser.add_argument("--study", choices=choices, help="default: the first")
 
+    def main(self, argv: list[str] | None = None) -> int:
+        return run_cli(self.parser, lambda arguments: arguments.action(arguments), argv)
+
+    @property
+    def figures(self) -> Mapping[str, Callable[..., Any]]:
+        return getattr(self.contents, "FIGURES", {})
+
+    # ---- logs
+
+    def log_path(self, ending: str | None = None, smoke: bool = False) -> Path:
+        """Return runs/NAME.json, NAME-ENDING.json, or NAME-smoke.json."""
+        return Path("runs", f"{'-'.join(filter(None, (self.name, 'smoke' * smoke, ending)))}.json")
+
+    def log_steps(self) -> dict[Path, list[str]]:
+        """Return the paths of the committed logs, and the step that makes each."""
+        return {self.log_path(of): ["run", *(["--study", of] if of else [])] for of in self.studies}
+
+    def existing_logs(self) -> list[Path]:
+        """Return the paths of the committed logs that exist."""
+        return [path for path in self.log_steps() if path.exists()]
+
+    def named(self, path: Path) -> Path:
+        """Return a path as `log_steps` has it, if it leads to one of these logs."""
+        return next((log for log in self.log_steps() if os.path.realpath(log) == os.path.realpath(path)), path)
+
+    def read(self, path: Path) -> StudyLog:
+        """Read a log of this experiment; raises InputError unless a committed one is of its own data set."""
+        path, steps, usual = self.named(path), self.log_steps(), self.datasets[self.first]
+        own = {self.log_path(of): self.datasets[of] for of in self.studies}
+        steps |= {self.log_path(of, smoke=True): [*steps[self.log_path(of)], "--smoke"] for of in self.studies}
+        remedy = " ".join(["make it with", self.parser.prog, *steps.get(path, ["run"])])
+        log = read_log(path, self.log, remedy)
+        found = name_of(log)
+        if found != own[path] if path in own else bool(found) != bool(usual):
+            expected = own.get(path) or ("a data set" if usual else "none")
+            raise InputError(f"{path}: expected the log of {expected}, found one of {found or 'none'}; {remedy}")
+        return log
+
     def quoted(self) -> Mapping[str, Any]:
-        """Return what pages quote of the committed logs."""
-        return self.contents.numbers(self.in_one(self.committed()))
+        """Return what pages quote of the committed logs, and of the constants of the module."""
+        plain = (int, float, str, tuple, dict, range)
+        constants = {name: of for name, of in vars(self.contents).items() if name.isupper() and isinstance(of, plain)}
+        return constants | self.contents.numbers(self.in_one(self.committed()))
 
     def committed(self) -> dict[str, Results]:
         """Return what the committed logs have of each study, by the ending of its log."""
-        logs = {of: path for of in self.studies if (path := self.log_of(of)).exists()}
-        runs = {of: self.read(path).runs for of, path in logs.items()}
-        return {of: Results(study, runs.get(of, [])) for of, study in self.studies.items()}
+        logs = {of: self.read(path) for of in self.studies if (path := self.log_path(of)).exists()}
+        return {
+            of: Results(study, logs[of].runs, logs[of].dataset) if of in logs else Results(study, [])
+            for of, study in self.studies.items()
+        }
 
     def load(self, arguments: argparse.Namespace) -> tuple[dict[str, Results], list[Path]]:
         """Return what is there of each study, by the ending of its log, and the logs: those that are committed, or LOG.
@@ -215,58 +308,73 @@ class StudyExperiment(Experiment):
         own, ending = arguments.own, arguments.study
         if own:
             arms_of(own)  # whose blocks a log of theirs names
-        logs = {of: [path] for of in self.studies if (path := self.log_of(of)).exists()}
-        beside = self.log_with(self.log_of(ending), own) if own else None
+        logs = {of: [path] for of in self.studies if (path := self.log_path(of)).exists()}
+        beside = self.log_with(self.log_path(ending), own) if own else None
         if given := self.named(arguments.logs[0]) if arguments.logs else beside:
             ending = next((of for of in logs if logs[of] == [given]), ending)
             log = self.read(given)
             ours = [(path, self.read(path)) for path in logs.get(ending, ()) if own]
-            alike = [path for path, of in ours if (of.dataset.name, is_smoke(of)) == (log.dataset.name, is_smoke(log))]
+            alike = [path for path, of in ours if (name_of(of), is_smoke(of)) == (name_of(log), is_smoke(log))]
             logs = {ending: [*alike, given]}
         elif ending:
-            logs = {ending: logs.get(ending, [self.log_of(ending)])}
+            logs = {ending: logs.get(ending, [self.log_path(ending)])}
         found = {}
-        for of, paths in (logs or {ending: [self.log_of(ending)]}).items():
+        for of, paths in (logs or {ending: [self.log_path(ending)]}).items():
             read = [self.read(path) for path in paths]
             if other := next((log.command for log in read if self.name not in re.split("[ .]", log.command)), None):
                 raise InputError(
                     f"{paths[-1]}: expected a log of {self.name}, found one of {other!r:.80}; name another"
                 )
-            study = with_own(self.known[of], own) if own and of == ending else self.known[of]
+            study, runs = self.known[of], [run for log in read for run in log.runs]
+            study = with_own(study, own) if own and of == ending else study
             study = study.small() if is_smoke(read[0]) else study
-            found[of] = Results(study, [run for log in read for run in log.runs])
+            if self.looks and not {run.cell for run in runs} <= {*study.cells}:
+                study = study.of({run.cell: run.config for run in runs})
+            found[of] = Results(study, runs, read[0].dataset)
         return found, [path for paths in logs.values() for path in paths]
 
     def in_one(self, results: dict[str, Results]) -> Any:
         """Return what the functions of the module take: results of its only study, or of several by their endings."""
         return results[""] if [*self.studies] == [""] else results
 
-    def log_of(self, ending: str) -> Path:
-        """Return the path of the committed log of one of the studies."""
-        return self.log_path(ending) if ending else self.log_path()
-
     # ---- train
 
-    def train_missing(self, job: ExperimentJob) -> None:
+    def run(self, arguments: argparse.Namespace) -> None:
         """Train what the study asks for, until nothing is missing; the log is written after each batch of runs."""
-        arguments, ending = job.arguments, job.arguments.study
-        studies, job = self.next if arguments.next else self.studies, job.for_more(ending) if ending else job
+        ending, data, name = arguments.study, None, None
+        studies = self.next if arguments.next else self.studies
+        if self.datasets[ending]:
+            if ending == self.first and arguments.dataset in studies:
+                ending = arguments.dataset
+            arguments.dataset = arguments.dataset or self.datasets[ending]
+            name, data = load_data(arguments)
         if ending not in studies:
             raise InputError(f"--study: expected one of STUDY, found {ending} of NEXT; add --next")
-        study = studies[ending]
+        study, path = studies[ending], self.log_path(ending, arguments.smoke)
+        if name != self.datasets[ending] and not arguments.smoke:
+            path = with_ending(path, name)
+        job = Job(arguments, name, data, path)
         if arguments.own:
             both, job = with_own(study, arguments.own), replace(job, path=self.log_with(job.path, arguments.own))
             study = both.only(both.arms.keys() - study.arms.keys())
+        if arguments.model:
+            study, job = self.contents.of_net(study, arguments.model, data), job.named_after(arguments.model)
+        elif self.looks and name != self.datasets[ending] and not arguments.smoke:
+            found = f"expected a net that was trained on {name}, found none"
+            raise InputError(f"--model: {found}; train one with the same --dataset and --size, and --save-model")
+        elif arguments.smoke:
+            study = study.small()
         with lock_log(job.path):
-            self.train_all(job, study.small() if job.smoke else study)
-            if job.path == self.log_of(ending) and hasattr(self.contents, "finish"):
+            self.train_all(job, study)
+            if job.path == self.log_path(ending) and hasattr(self.contents, "finish"):
                 self.contents.finish(job.data, Results(study, self.read(job.path).runs))
         words = [quote(job.path)] * (job.path != self.log_path()) + [f"--study {ending}"] * bool(ending)
         words += [f"--with {quote(arguments.own)}"] if arguments.own else []
         command = "plot" if ending in self.studies else "table"
-        print(f"to see it: {' '.join([self.parser.prog, command, *words])}")
+        others = import_words([file for file in imported if file != str(arguments.own)])
+        print(f"to see it: {' '.join([self.parser.prog, command, *words])}{others}")
 
-    def train_all(self, job: ExperimentJob, study: Study) -> None:
+    def train_all(self, job: Job, study: Study) -> None:
         """Train the runs that a study asks for and its log lacks; what was there is forgotten once all is checked."""
         arguments, schema, fresh = job.arguments, schema_of(study), job.arguments.fresh
         lines = ResultFile(job.path.with_suffix(".jsonl"), schema)
@@ -274,7 +382,7 @@ class StudyExperiment(Experiment):
         logged = self.logged(job) if not fresh else {}
         found = by_task(lines.read()) if not fresh else {}
         runs = logged | {task: run for task, run in found.items() if task not in logged}
-        least = sys.maxsize if arguments.scheduler or job.smoke else arguments.jobs
+        least = sys.maxsize if arguments.scheduler or arguments.smoke else arguments.jobs
         tasks = Results(study, runs.values()).next_tasks(least)
         if not tasks and runs.keys() == logged.keys():
             print(f"{job.path}: nothing is missing; to train all anew: {arguments.to_continue} --fresh")
@@ -296,13 +404,13 @@ class StudyExperiment(Experiment):
             print(f"saved {job.path}")
         lines.clear()
 
-    def logged(self, job: ExperimentJob) -> dict[Task, StudyRun]:
+    def logged(self, job: Job) -> dict[Task, StudyRun]:
         """Return the runs that a job's log holds; raises InputError if they are of another data set."""
         if not job.path.exists():
             return {}
         log = self.read(job.path)
-        if log.dataset.name != job.dataset:
-            found = f"expected runs on {job.dataset}, found runs on {log.dataset.name}"
+        if name_of(log) != job.dataset:
+            found = f"expected runs on {job.dataset}, found runs on {name_of(log)}"
             raise InputError(f"{job.path}: {found}; move the file, or begin anew (--fresh)")
         return by_task(log.runs)
 
@@ -313,24 +421,24 @@ class StudyExperiment(Experiment):
             raise InputError(f"{own}: {expected}, found {own.stem}; rename the file")
         return with_ending(path, own.stem)
 
-    def check(self, job: ExperimentJob, study: Study, logged: Mapping[Task, StudyRun]) -> None:
+    def check(self, job: Job, study: Study, logged: Mapping[Task, StudyRun]) -> None:
         """Raise InputError for a data set with fewer samples than a study takes, or runs in its log of other code."""
         configs = [
             study.task(cell, stage, study.grid(cell)[0], 0).config for cell in study.cells for stage in study.stages
         ]
-        wanted, there = max(of.n_train + of.n_validation for of in configs), len(job.data.train_x)
-        if wanted > there:
+        wanted, there = max(of.n_train + of.n_validation for of in configs), len(job.data.train_x) if job.data else 0
+        if job.data and wanted > there:
             found = f"expected at least {wanted:,} training images, as the rules say, found {there:,}"
             raise InputError(f"--dataset: {found}; choose another, or --smoke")
         if not job.arguments.any_code:
             samples = digest_of_samples(job.data)
             check_of_today(job.path, [of for of in logged if not is_of_today(of, logged[of].environment, samples)])
 
-    def write(self, job: ExperimentJob, runs: Mapping[Task, StudyRun]) -> None:
+    def write(self, job: Job, runs: Mapping[Task, StudyRun]) -> None:
         """Write the log of a job; its environment is that of the newest run."""
         *_, newest = runs.values()
         sizes = newest.config.n_train, newest.config.n_test
-        info = DatasetInfo(job.dataset, *sizes, job.data.test_set, list(job.data.classes))
+        info = job.data and DatasetInfo(job.dataset, *sizes, job.data.test_set, list(job.data.classes))
         made = SCHEMA, now(), job.arguments.command_line, info, newest.environment
         make_place(job.path)
         write(job.path, self.log(*made, runs=[*runs.values()]))
@@ -339,13 +447,24 @@ class StudyExperiment(Experiment):
 
     def plot(self, arguments: argparse.Namespace) -> None:
         """Draw the figures of a study's logs, and say what each cell has chosen, and what is missing."""
-        from highway_lab.figures import drawing
+        from highway_lab.figures import drawing, save_all
 
         results, paths = self.load(arguments)
         for of in results.values():
             with drawing("a summary", *paths):
                 print(summary(of), end="\n\n")
-        self.draw(arguments, paths, self.in_one(results))
+        shown = self.in_one(results)
+        pictures = {name: partial(draw, shown) for name, draw in self.figures.items()}
+        for path in save_all(pictures, self.folder_of(paths), *paths, **picture_flags(arguments)):
+            print(f"drew {path}")
+
+    def folder_of(self, paths: Sequence[Path]) -> Path:
+        """Return the folder of the pictures of logs: viz/ for all committed ones, another for any others."""
+        from highway_lab.figures import picture_folder
+
+        if other := next((path for path in paths if path not in self.log_steps()), None):
+            return picture_folder(other, self.log_path())
+        return Path("viz") if {*paths} == {*self.existing_logs()} else Path("viz", paths[0].stem)
 
     def print_table(self, arguments: argparse.Namespace) -> None:
         """Print all runs of a log as CSV: cell, setting, by which criteria that was chosen, seed, what was measured."""
@@ -356,6 +475,11 @@ class StudyExperiment(Experiment):
         writer.writerows(rows)
 
 
+def with_ending(path: Path, ending: str) -> Path:
+    """Return the path of a further log beside a first one."""
+    return path.with_stem(f"{path.stem}-{ending}")
+
+
 def by_ending(studies: Study | Mapping[str, Study]) -> dict[str, Study]:
     """Return studies by the endings of their logs; a single one has none."""
     return {"": studies} if isinstance(studies, Study) else dict(studies)
@@ -363,6 +487,11 @@ def by_ending(studies: Study | Mapping[str, Study]) -> dict[str, Study]:
 
 def by_task(runs: Iterable[StudyRun]) -> dict[Task, StudyRun]:
     return {run.task: run for run in runs}
+
+
+def name_of(log: StudyLog) -> str | None:
+    """Return the name of a log's data set; None if it has none."""
+    return log.dataset and log.dataset.name
 
 
 def is_smoke(log: StudyLog) -> bool:
@@ -413,7 +542,7 @@ def summary(results: Results) -> str:
     criterion, judge = next(iter(results.study.criteria.items()))
     lines = []
     for cell in results.study.cells:
-        name, names = ", ".join(map(str, asdict(cell).values())), results.study.arms[cell.arm].grid
+        name, names = ", ".join(str(of) for of in asdict(cell).values() if of != ""), results.study.arms[cell.arm].grid
         chosen = results.chosen(cell)
         settings = {chosen: results.scored(cell)} if chosen else results.settings(cell)
         for setting, runs in settings.items():
@@ -424,7 +553,7 @@ def summary(results: Results) -> str:
                 else "no result yet"
             )
             untried = f"; beside it never tried: {', '.join(results.untried(cell))}" * bool(results.untried(cell))
-            lines.append(f"{name}: {words}; {found}{untried}")
+            lines.append(f"{name}: {'; '.join(filter(None, [words, found]))}{untried}")
         if not settings:
             lines.append(f"{name}: {count_of(len(results.tries(cell)), 'run')} that choose, no choice yet")
     unfinished = len(results.study.cells) - len(results.finished)

@@ -212,7 +212,6 @@ def numbers(results: Results) -> dict:
     return {
         "verdict": str(combine(verdicts.values())),
         "holding": [*verdicts.values()].count(Verdict.REPRODUCED),
-        "settings": len(ARMS),
         "needed": {of: np.mean([each.needed for each in found]) for of, found in trained.items()},
         "by_lead": {of: np.mean([*map(needed_by_lead, learned[of])]) for of in trained},
         "learned": {of: len(found) for of, found in learned.items()},
@@ -221,6 +220,3 @@ def numbers(results: Results) -> dict:
         "shallow_error": {of: np.mean([100 * run.measured.without_blocks for run in runs[of]]) for of in runs},
         "seeds": len(STUDY.stages[0].seeds),
     }
-
-
-FIGURES = {}

@@ -270,11 +270,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "gains": gains,
         "over_highway": over_highway,
         "rivals": [rival, best],
-        "depths": DEPTHS,
-        "epochs": (EPOCHS, LONG_EPOCHS),
-        "rates": len(RATES),
-        "seeds": len(SEEDS),
-        "blog": BLOG_ACCURACY,
     }
 
 

@@ -187,9 +187,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
         ],
         "blog": {"accuracy": BLOG_ACCURACY, "below": sum(blog < BLOG_ACCURACY), "nets": len(blog)},
         "blog_tuned": accuracies(best[PLAIN][BLOG_DEPTH]).mean(),
-        "diverged": sum(run.diverged for of in results.values() for run in of.runs if run.task.result),
-        "compared": COMPARED,
-        "seeds": len(SEEDS),
     }
 
 

@@ -147,10 +147,6 @@ def train(task: Task, data: Dataset) -> StudyRun:
     return study_command.train(task, data, judged=(data.test_x, data.test_y))
 
 
-def choosing_seeds(cell: Cell) -> range:
-    return range(101, 105 if cell in JUDGED else 103)
-
-
 def scoring_seeds(cell: Cell) -> range:
     if cell == FIRST["highway"]:
         return range(300, 360)  # no other cell's, so that all compared runs are independent
@@ -162,7 +158,7 @@ STUDY = Study(
     CELLS,
     stages=(
         Stage((100,), 20, options=CHOOSING),
-        Stage(choosing_seeds, 60, best=6, options=CHOOSING),
+        Stage(lambda cell: range(101, 105 if cell in JUDGED else 103), 60, best=6, options=CHOOSING),
         Stage(scoring_seeds, 60, best=1, options=SHARED | {"n_test": PAIRS["n_test"]}, result="scored"),
     ),
     growth=4,

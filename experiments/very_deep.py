@@ -84,8 +84,6 @@ STUDY = {  # by the endings of their logs
 }
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
 Scores = Mapping[int, Mapping[float, np.ndarray]]  # test accuracies in %, one a seed, by blocks and gate bias
 
 
@@ -140,13 +138,4 @@ def numbers(results: Mapping[str, Results]) -> dict:
         },
         "lead": interval(np.mean(leads, axis=0)),
         "seeds": {len(of) for depth in scores.values() for of in depth.values()},
-        "biases": BIASES,
-        "blocks": DEEP,
-        "deep": DEEPER,
-        "used": USED,
-        "copies": COPIES,
-        "converged": CONVERGED,
     }
-
-
-FIGURES = {}

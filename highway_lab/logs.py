@@ -529,13 +529,11 @@ def check_values(raw: Any, place: str = "$", longest: float = LONGEST_TEXT) -> N
 def check_objects(raw: Any, value: Any, around: Mapping[str, int], place: str) -> None:
     """Raise ValueError unless what msgspec made of JSON has its fields, no more and no less, and agrees with itself.
 
-    msgspec lets pass unknown fields, and missing ones that have a default. Those that a class names as `unread` stand
-    in older logs and may be anything. `around`: the lengths with a name in what holds the object. What else must agree,
-    a dataclass checks in `__post_init__`, which msgspec calls.
+    msgspec lets pass unknown fields, and missing ones that have a default. `around`: the lengths with a name in what
+    holds the object. What else must agree, a dataclass checks in `__post_init__`, which msgspec calls.
     """
     if isinstance(raw, dict):
         known = value if isinstance(value, dict) else {of.name: getattr(value, of.name) for of in fields(value)}
-        raw = {name: raw[name] for name in raw if name not in getattr(value, "unread", ())}
         for name in sorted(raw.keys() ^ known.keys()):
             found = "contains unknown" if name in raw else "missing required"
             raise ValueError(f"Object {found} field `{name}` - at `{place}`")

@@ -1,18 +1,14 @@
 """Made-up logs and what they are made of: one builder each, for tests of pictures, tables and verdicts."""
 
-import argparse
 import math
 from collections.abc import Collection
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from helpers import SOME_ENVIRONMENT
 
-from conv_recipes import ConvConfig
-from experiments.common import ExperimentJob, load
 from highway_lab.logs import SCHEMA, DatasetInfo, Log, RunLog, RunRecord
-from highway_networks import Config, Dataset, History
+from highway_networks import Config, History
 
 
 def log(schema: type[Log], dataset: DatasetInfo | None = None, command: str = "made up", **measured: Any) -> Any:
@@ -25,24 +21,6 @@ def history(*train_loss: float | None, **columns: list) -> History:
     n = len(train_loss)
     names = ("train_score", "test_loss", "test_score", "grad_norm", "seconds")
     return History([*range(n)], [*train_loss], **{name: [0.5] * n for name in names} | columns)
-
-
-def job(data: Dataset | None = None, dataset: str = "digits", **flags: Any) -> ExperimentJob:
-    """Return the job of an experiment's `run` with these flags."""
-    usual = {"model": None, "smoke": False, "scheduler": None, "any_code": False, "fresh": False}
-    return ExperimentJob(load("lesions"), argparse.Namespace(**usual | flags), dataset, data, Path("made-up.json"))
-
-
-def conv_run(config: ConvConfig, accuracy: float, n_params: int = 1000) -> RunRecord[ConvConfig]:
-    """Return a run whose last test accuracy is as given, NaN if it diverged; validation scores rise to it."""
-    history = History()
-    for epoch in range(config.epochs + 1):
-        done = epoch / config.epochs
-        reached = 0.1 if math.isnan(accuracy) and done < 1 else accuracy
-        score = min(0.1 + (reached - 0.1) * done**0.2 + 0.001 * config.seed * done, 1)
-        test = accuracy if epoch == config.epochs else math.nan
-        history.append(epoch, 2.3 * (1.01 - score), score, math.nan, test, 1.0, 2.0, 1.0, score)
-    return RunRecord(None, config, n_params, "accuracy", math.isnan(accuracy), history, None)
 
 
 def made_up_run(block: str, depth: int, seed: int, epochs: int, diverged: bool, **others: Any) -> RunRecord[Config]:

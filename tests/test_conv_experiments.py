@@ -5,29 +5,32 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-import made_up
 import numpy as np
 import pytest
 from helpers import ROOT, log_of_net, refused_with
 
 from conv_highway_networks import ConvNet
-from conv_recipes import NETS, ConvConfig, configure
+from conv_recipes import NETS, configure
 from experiments import common, conv_tables
 from experiments.claims import Verdict
+from experiments.conv_tables import BlockCell, TableMeasured
 from experiments.looks import conv_gates
+from experiments.study import Results, StudyRun, Task
 from highway_lab.intervals import interval
-from highway_lab.logs import RunRecord
 from highway_lab.training import Training
-from highway_networks import Dataset
 
 REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE = Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE
-LOGS = [conv_tables.EXPERIMENT.log_path(ending) for ending in (None, "cifar-10", *conv_tables.MORE)]
 
 
-def runs_of(net: str, *accuracies: float, **fields: object) -> list[RunRecord[ConvConfig]]:
+def runs_of(net: str, *accuracies: float, **fields: object) -> list[StudyRun]:
     """Return a run for each test accuracy, with a seed of its own; NaN diverged."""
-    config = configure(net, **{"epochs": 20} | fields)
-    return [made_up.conv_run(replace(config, seed=seed), accuracy) for seed, accuracy in enumerate(accuracies)]
+    runs = []
+    for seed, accuracy in enumerate(accuracies):
+        config = configure(net, **{"epochs": 20, "n_test": 10_000, "seed": seed} | fields)
+        measured = TableMeasured(None if math.isnan(accuracy) else accuracy, None)
+        task = Task(BlockCell(config.block), (), config, "scored")
+        runs.append(StudyRun(None, task, 1000, math.isnan(accuracy), {}, measured))
+    return runs
 
 
 # ---------------------------------------------------------------------------------------- what is run
@@ -35,62 +38,29 @@ def runs_of(net: str, *accuracies: float, **fields: object) -> list[RunRecord[Co
 
 def test_a_killed_run_resumes_and_another_data_set_does_not_resume_it(workdir, digits, monkeypatch):
     config = configure("digits", epochs=2, n_train=100, n_validation=20, n_test=20)
-    whole = conv_tables.train_one("conv_tables", config, digits)
+    task = Task(BlockCell("highway"), (), config, "scored")
+    whole = conv_tables.train(task, digits)
     seen = []
     monkeypatch.setattr(Training, "_train_epoch", lambda training: seen.append(training))
-    again = conv_tables.train_one("conv_tables", config, digits)
-    assert (again.history, seen) == (whole.history, []), "its checkpoint is of the last epoch"
-    configs, names = (config, replace(config, lr=1.0)), ("a", "a-fashion-mnist")
-    assert len({conv_tables.checkpoint_path(name, of) for name in names for of in configs}) == 4
+    again = conv_tables.train(task, digits)
+    assert (again, seen) == (whole, []), "its checkpoint is of the last epoch"
+    other = digits._replace(train_x=255 - digits.train_x)
+    configs = (config, replace(config, lr=1.0))
+    assert len({conv_tables.checkpoint_path(of, data) for of in configs for data in (digits, other)}) == 4
 
 
-def test_a_fresh_run_forgets_the_checkpoints_of_its_log_only(workdir, digits):
-    config = configure("digits", epochs=1, n_train=100, n_validation=20, n_test=20)
-    left = [conv_tables.checkpoint_path(name, config) for name in ("made-up", "made-up-digits")]
-    for path in left:
-        path.parent.mkdir(parents=True)
-        path.write_bytes(b"of another training")
-    job = made_up.job(digits, fresh=True, jobs=1, to_continue="again")
-    (run,) = conv_tables.train_missing(job, [config])
-    assert run.history.epoch == [0, 1]
-    assert [path.read_bytes()[:2] for path in left] == [b"PK", b"of"]
-    Path("made-up.jsonl").unlink()
-    assert conv_tables.train_missing(job, [config])[0].history == run.history, "fresh once, it goes on"
+def test_a_run_that_chooses_is_scored_on_validation_images(workdir, digits):
+    config = configure("digits", epochs=1, n_train=100, n_validation=20, n_test=30)
+    for result, column in (("", "validation_score"), ("scored", "test_score")):
+        run = conv_tables.train(Task(BlockCell("highway"), (), config, result), digits)
+        assert run.measured.score == run.history[column][-1]
 
 
-def test_a_setting_that_diverged_is_chosen_last_and_of_equals_the_first():
-    scores = {0.1: math.nan, 0.2: 0.8, 0.3: 0.8}
-    runs = [run for lr, score in scores.items() for run in runs_of("mnist-16", score, lr=lr)]
-    assert conv_tables.best([("highway", {"lr": lr}) for lr in scores], runs) == {"highway": {"lr": 0.2}}
-
-
-@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
-def test_committed_runs_are_those_that_the_plan_asks_for(path, monkeypatch):
-    """Choosing anew from the runs that chose gives the choice, and from it follow all configurations of the log."""
-    monkeypatch.chdir(ROOT)
-    log, kept = conv_tables.EXPERIMENT.read(path), {}
-    dataset = log.dataset.name
-    study = path.stem.removeprefix("conv_tables").removeprefix(f"-{dataset}").removeprefix("-")
-    first = conv_tables.EXPERIMENT.log_path(dataset)
-    found = {replace(run.config, seed=0, epochs=1): run for run in log.choosing}
-    logged = {run.config: run for run in log.runs}
-    sizes = {"mnist": (60_000, 10_000), "cifar-10": (50_000, 1_000)}[dataset]
-    images = [np.broadcast_to(np.zeros((1, 1, 1), np.uint8), (n, 1, 1)) for n in sizes]
-    data = Dataset(images[0], np.zeros(sizes[0]), images[1], np.zeros(sizes[1]), 10, "test images")
-
-    def train(job, configs):
-        return [logged.get(of) or found[replace(of, seed=0, epochs=1)] for of in configs]
-
-    monkeypatch.setattr(conv_tables, "train_missing", train)
-    monkeypatch.setattr(conv_tables, "time_step", lambda net, _: net)
-    monkeypatch.setattr(common.ExperimentJob, "keep", lambda _, config, **log: kept.update(log))
-    monkeypatch.setattr(conv_tables, "checkpoint_path", lambda *_: Path("none"))
-    job = made_up.job(data, dataset=dataset, study=study)
-    conv_tables.run(replace(job, experiment=conv_tables.EXPERIMENT, path=first))
-    assert kept["chosen"] == log.chosen
-    assert kept["choosing"] == log.choosing
-    assert sorted(map(repr, kept["runs"])) == sorted(map(repr, log.runs))
-    assert kept["costs"] == [cost.net for cost in log.costs]
+def test_a_large_net_is_timed_step_by_step(digits):
+    config = configure("digits", epochs=5)
+    run = conv_tables.train(Task(BlockCell("highway"), (), config, conv_tables.TIMED[0]), digits)
+    assert run.measured.seconds_a_step > 0
+    assert run.history == {}
 
 
 def test_the_shallow_maxout_net_has_no_more_parameters():
@@ -98,23 +68,20 @@ def test_the_shallow_maxout_net_has_no_more_parameters():
     assert ConvNet((1, 28, 28), 10, stages=stages, block="maxout", rng=None).params.flat.size <= 38_986
 
 
-@pytest.mark.parametrize("study", [*filter(None, conv_tables.PARTS)])
-def test_a_smoke_run_of_each_study_is_read_and_drawn(workdir, monkeypatch, study):
-    monkeypatch.setattr(conv_tables, "train_missing", lambda _, configs: [made_up.conv_run(of, 0.9) for of in configs])
-    experiment, path = conv_tables.EXPERIMENT, conv_tables.EXPERIMENT.log_path(smoke=True)
-    assert [experiment.main(["run", "--smoke", *words]) for words in ([], ["--study", study])] == [0, 0]
-    logs = [experiment.read(of) for of in (path, common.with_ending(path, study))]
-    assert {run.config for run in logs[0].runs}.isdisjoint(run.config for run in logs[1].runs)
-    assert conv_tables.numbers(*logs)["accuracy"] != conv_tables.numbers(logs[0])["accuracy"], "the new runs count"
-    assert conv_tables.figure(*logs)
+@pytest.mark.parametrize("ending", conv_tables.STUDY)
+def test_a_study_on_the_digits_is_counted_and_drawn(workdir, digits, ending):
+    study, runs = conv_tables.STUDY[ending].small(), []
+    while tasks := Results(study, runs).next_tasks(least=99):
+        runs += [StudyRun(None, task, 1, False, {}, TableMeasured(0.9, 0.1)) for task in tasks]
+    found = {ending: Results(study, runs)}
+    assert conv_tables.numbers(found)["accuracy"]
+    assert conv_tables.figure(found)
 
 
-@pytest.mark.parametrize("experiment", [conv_gates, conv_tables])
-def test_a_data_set_that_does_not_suit_is_refused(workdir, refused, digits, monkeypatch, experiment):
+def test_colours_are_refused_where_strokes_are_asked_for(digits):
     colour = digits._replace(train_x=np.repeat(digits.train_x, 3, axis=1))
-    monkeypatch.setattr(common, "load_data", lambda arguments: ("colour", colour))
-    assert "found colour; choose " in refused(experiment.EXPERIMENT.main, ["run"])
-    assert list(workdir.iterdir()) == []
+    with refused_with("--dataset: expected grey images of strokes, found images of 3 channels"):
+        conv_gates.of_net(conv_gates.STUDY, Path("net.npz"), colour)
 
 
 # ------------------------------------------------------------------------------ tables 1 and 2
@@ -150,16 +117,15 @@ def test_a_net_is_as_good_as_the_papers_by_the_interval_over_seeds_or_images(net
 def test_highway_nets_are_compared_with_shallow_maxout_nets_which_must_learn(shallow, verdict):
     runs = [*runs_of("mnist-16", 0.992, 0.9922, 0.9924), *runs_of("mnist-16", 0.98, block="plain")]
     runs += runs_of(conv_tables.SHALLOW, *shallow, block="maxout")
-    log = replace(conv_tables.EXPERIMENT.read(ROOT / LOGS[0]), runs=runs)
-    assert conv_tables.numbers(log)["shallow"] == verdict
-    axes, *_ = conv_tables.figure(log).axes
+    results = {"": Results(conv_tables.STUDY[""], runs)}
+    assert conv_tables.numbers(results)["shallow"] == verdict
+    axes, *_ = conv_tables.figure(results).axes
     dots = [line for line in axes.lines if line.get_marker() == "o" and line.get_alpha()]
     assert sum(len(line.get_xdata()) for line in dots) == 4 + sum(map(math.isfinite, shallow))
 
 
 def test_images_count_beside_seeds_where_a_part_of_them_is_scored():
-    part = runs_of("highway-a", 0.88, 0.89, 0.9, n_test=1000)
-    whole = [replace(run, config=replace(run.config, n_test=10_000)) for run in part]
+    part, whole = (runs_of("highway-a", 0.88, 0.89, 0.9, n_test=n) for n in (1000, 10_000))
     images = 1.96 * 100 * math.sqrt(0.89 * 0.11 / 1000)
     seeds = interval([88, 89, 90])
     assert conv_tables.lead(whole, 89) == pytest.approx((0, seeds.half))
@@ -217,13 +183,14 @@ def test_gates_that_open_on_ink_are_found_to(made_net):
 
 
 @pytest.mark.parametrize(("without", "above"), [(slice(3), [4, 5, 8]), (slice(None), [])])
-def test_blocks_that_see_no_stroke_are_drawn_and_not_counted(without, above):
-    log = conv_gates.EXPERIMENT.read(ROOT / "runs" / "conv_gates.json")
-    for gates in (log.trained, log.untrained):
+def test_blocks_that_see_no_stroke_are_drawn_and_not_counted(without, above, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    results = common.load("conv_gates").committed()[""]
+    for gates in (results.runs[0].measured.trained, results.runs[0].measured.untrained):
         gates.strokes[without] = [None] * len(gates.strokes[without])
     with warnings.catch_warnings(action="error"):
-        assert conv_gates.figure(log)
-        assert conv_gates.numbers(log)["above"] == above
+        assert conv_gates.figure(results)
+        assert conv_gates.numbers(results)["above"] == above
 
 
 def test_the_digits_drawn_are_the_first_of_each_class(digits):
@@ -237,10 +204,11 @@ def test_the_digits_drawn_are_the_first_of_each_class(digits):
 def test_a_net_may_be_given_and_its_log_bears_its_name(workdir, digits):
     net = ConvNet((1, 8, 8), 10, stages=configure("digits").stages, rng=np.random.default_rng(0))
     net.save("mine.npz")
-    assert conv_gates.EXPERIMENT.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
-    log = conv_gates.EXPERIMENT.read(log_of_net("conv_gates-digits", "mine.npz"))
-    assert (log.file, log.images, log.net["stages"]) == ("mine.npz", 360, net.config["stages"])
-    assert log.trained == log.untrained, "this one is not trained, and drawn from the same seed"
+    experiment = common.load("conv_gates")
+    assert experiment.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
+    (run,) = experiment.read(log_of_net("conv_gates-digits", "mine.npz")).runs
+    assert (run.cell.file, run.measured.images, run.n_trained) == ("mine.npz", 360, net.params.flat.size)
+    assert run.measured.trained == run.measured.untrained, "this one is not trained, and drawn from the same seed"
 
 
 @pytest.mark.parametrize(
@@ -252,5 +220,5 @@ def test_a_net_may_be_given_and_its_log_bears_its_name(workdir, digits):
 )
 def test_a_net_that_does_not_suit_is_refused(workdir, refused, block, shape, words):
     ConvNet(shape, 10, stages=configure("digits").stages, block=block, rng=0).save("net.npz")
-    assert words in refused(conv_gates.EXPERIMENT.main, ["run", "--smoke", "--model", "net.npz"])
+    assert words in refused(common.load("conv_gates").main, ["run", "--smoke", "--model", "net.npz"])
     assert [path.name for path in workdir.iterdir()] == ["net.npz"]

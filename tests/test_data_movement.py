@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable
+from copy import deepcopy
 
-import made_up
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from experiments import data_movement as dm
 from experiments.claims import Verdict
+from experiments.study import Results, StudyRun
 from experiments.tracing import Event, Memory, Scalar, Trace, costs, depths
 from highway_networks import DeepNet
 
@@ -128,18 +129,18 @@ COPIES = {"plain": 3, "residual": 2, "highway": 0}  # y, dH and dx = another, dx
 
 @pytest.mark.parametrize("block", dm.BLOCKS)
 def test_costs_follow_from_sizes_copies_and_the_values_that_last(block):
-    found = dm.measure(net_of(block), *flows())
+    found, n_params = dm.measure(net_of(block), *flows()), net_of(block).params.blocks.size
     assert found == dm.measure(net_of(block, seed=1), *flows(1)), "a cost depends on a value"
     steps = {copies: dm.trace_step(net_of(block), *flows(), copies=copies) for copies in (True, False)}
     copying, free = steps[True][0].events, steps[False][0].events
     assert len(copying) - len(free) == COPIES[block] * L * D * B
     for rule, (copies, stays) in dm.RULES.items():
         trace, _, workspace = steps[copies]
-        lasting = set(range(found.n_params))  # the first arguments
+        lasting = set(range(n_params))  # the first arguments
         lasting |= {scalar.number for scalar in workspace.gradients.blocks.flat}
-        assert len(lasting) == 2 * found.n_params
-        assert found.costs[rule] == costs(depths(trace.events, None if stays else lasting)).sum()
-    stays, leaves, stays_free, leaves_free = (found.costs[rule] for rule in dm.RULES)
+        assert len(lasting) == 2 * n_params
+        assert found[rule] == costs(depths(trace.events, None if stays else lasting)).sum()
+    stays, leaves, stays_free, leaves_free = (found[rule] for rule in dm.RULES)
     assert leaves < stays
     assert leaves_free < stays_free
     assert (stays_free < stays, leaves_free < leaves) == (COPIES[block] > 0,) * 2
@@ -148,35 +149,30 @@ def test_costs_follow_from_sizes_copies_and_the_values_that_last(block):
 @pytest.mark.parametrize(("width", "wider"), dm.WIDER.items())
 def test_blocks_of_equal_parameters_have_as_many(width, wider):
     assert 2 * width * (width + 1) == wider * (wider + 1)
-    assert [dm.Setting("parameters", width, 2, 1).width_of(block) for block in dm.BLOCKS] == [wider, wider, width]
-    assert {dm.Setting("width", width, 2, 1).width_of(block) for block in dm.BLOCKS} == {width}
+    assert [dm.SizeCell("parameters", width, 2, 1).width_of(block) for block in dm.BLOCKS] == [wider, wider, width]
+    assert {dm.SizeCell("width", width, 2, 1).width_of(block) for block in dm.BLOCKS} == {width}
 
 
 @pytest.mark.parametrize("equal", ["width", "parameters"])
 @pytest.mark.parametrize("name", dm.VARIED)
 def test_one_size_is_varied_at_a_time(name, equal):
-    comparisons = made_up_log().varied(name, equal)
-    found = [getattr(comparison.setting, name) for comparison in comparisons]
+    found = [*dm.varied(made_up(), name, equal)]
     assert found == ([dm.SIZES[name]] if equal == "width" and name != "depth" else list(dm.VARIED[name]))
-    others = dm.SIZES.keys() - {name}
-    assert all(getattr(of.setting, other) == dm.SIZES[other] for of in comparisons for other in others)
 
 
-def made_up_log(highway: float = 1.0) -> dm.DataMovementLog:
-    """Make up nets of equal costs but for those of highway nets, which are `highway` times as high."""
-
-    def net(block: str, setting: dm.Setting) -> dm.Movement:
-        cost = round(1000 * (highway if block == "highway" else 1))
-        return dm.Movement(setting.width_of(block), 10 * setting.depth, dict.fromkeys(dm.RULES, cost))
-
-    plan = dm.plan(smoke=False)
-    comparisons = [dm.Comparison(None, of, {block: net(block, of) for block in dm.BLOCKS}) for of in plan]
-    return made_up.log(dm.DataMovementLog, bytes=4, comparisons=comparisons)
+def made_up(highway: float = 1.0) -> Results:
+    """Results of nets of equal costs but for those of highway nets, which are `highway` times as high."""
+    of = {block: dict.fromkeys(dm.RULES, round(1000 * (highway if block == "highway" else 1))) for block in dm.BLOCKS}
+    tasks = Results(dm.STUDY, []).next_tasks(least=99)
+    return Results(dm.STUDY, [StudyRun(None, task, 1, False, {}, dm.Movement(deepcopy(of))) for task in tasks])
 
 
 def test_a_saving_in_some_settings_is_partly_reproduced():
-    assert dm.judge_saving(made_up_log(0.9).comparisons, "highway") == Verdict.REPRODUCED
-    comparisons = made_up_log(1.0).comparisons
-    assert dm.judge_saving(comparisons, "highway") == Verdict.NOT_REPRODUCED
-    comparisons[-1].nets["highway"].costs[dm.USUAL] //= 2
-    assert dm.judge_saving(comparisons, "highway") == Verdict.PARTLY
+    def judged(results: Results) -> Verdict:
+        return dm.judge_saving([run.measured for run in results.runs], "highway")
+
+    assert judged(made_up(0.9)) == Verdict.REPRODUCED
+    results = made_up(1.0)
+    assert judged(results) == Verdict.NOT_REPRODUCED
+    results.runs[-1].measured.costs["highway"][dm.USUAL] //= 2
+    assert judged(results) == Verdict.PARTLY

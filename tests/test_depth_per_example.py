@@ -1,6 +1,6 @@
 """Depth, image by image: correlations of known value, exits that can be counted, and the rule of the verdict."""
 
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +12,10 @@ from experiments.claims import Verdict
 from experiments.looks import depth_per_example as dpe
 from experiments.looks import measurement, models
 from experiments.looks.depth_per_example import judge_hardness, judge_variation
+from experiments.study import Results
 from highway_lab.nets import without
 from highway_lab.training import Training
-from highway_networks import DeepNet, as_inputs
+from highway_networks import as_inputs
 
 
 def test_layers_are_counted_that_change_the_state_by_more_than_a_share(digits):
@@ -48,16 +49,16 @@ def test_the_judge_has_not_seen_the_test_images(digits):
 
 
 def test_the_loss_of_the_other_seeds_leaves_out_the_net_itself(digits, monkeypatch):
-    sources = tuple(models.by_setting("digits", digits, smoke=True)["tanh, b_T -2"])
-    nets = {source: Training(source.training, digits).net for source in sources}
-    examined = []
-    monkeypatch.setattr(models, "obtain", lambda source, data: nets[source])
-    monkeypatch.setattr(dpe, "judge", lambda data: np.zeros((len(data.test_y), 10)))
-    monkeypatch.setattr(dpe, "examine_net", lambda *arguments: examined.append(arguments[3]))
-    dpe.examine(dpe.Setting("tanh", sources), digits)
+    task, *_ = Results(dpe.STUDY.small(), []).next_tasks()
+    task = replace(task, config=replace(task.config, seed=1))
+    seen = []
+    monkeypatch.setattr(models, "trained", lambda config, data: Training(config, data).net)
+    monkeypatch.setattr(dpe, "describe", lambda net, data, hardness: seen.append(hardness))
+    dpe.train(task, digits)
     x = as_inputs(digits.test_x, np.float32)
-    for found, other in zip(examined, reversed(sources), strict=True):
-        np.testing.assert_array_equal(found["other seeds"], dpe.losses(nets[other].predict(x), digits.test_y))
+    others = [Training(replace(task.config, seed=seed), digits).net.predict(x) for seed in (0, 3)]
+    expected = np.mean([dpe.losses(logits, digits.test_y) for logits in others], axis=0)
+    np.testing.assert_array_equal(seen[0]["other seeds"], expected)
 
 
 def test_correlations_are_spearmans_and_none_where_all_values_are_equal():
@@ -83,7 +84,7 @@ def test_a_relation_between_classes_alone_is_none_within_them():
     within = np.tile(np.arange(20.0), 3)
     norm = np.random.default_rng(0).normal(size=60)
     found = dpe.relate(100 * labels - within, 100 * labels + within, norm, labels)
-    assert (found.within, found.held["x_L"]) == (-1, pytest.approx(-1))
+    assert (found.within, found.held) == (-1, pytest.approx(-1))
 
 
 @pytest.mark.parametrize(("values", "share"), [([1, 1, 5, 5], 1), ([1, 5, 1, 5], 0), ([0, 2, 2, 4], 0.5)])
@@ -167,17 +168,11 @@ def test_depth_varies_if_training_raises_its_variation_enough(trained, verdict):
 
 
 @pytest.mark.slow
-def test_a_second_run_trains_and_measures_nothing(digits, workdir, monkeypatch):
-    for _ in range(2):
-        assert dpe.EXPERIMENT.main(["run", "--smoke"]) == 0
-        log = dpe.EXPERIMENT.read(Path("runs/depth_per_example-smoke.json"))
-        monkeypatch.setattr(models, "obtain", None)
-    wanted = models.by_setting("digits", digits, smoke=True)
-    assert {of.setting.name: list(of.setting.sources) for of in log.settings} == wanted
-    source, found = log.settings[0].setting.sources[1], log.settings[0].nets[1]
-    fresh, net = Training(source.training, digits).net, DeepNet.load(source.file)
+def test_what_is_measured_is_of_the_net_that_is_kept(digits, workdir, monkeypatch):
+    task, *_ = Results(dpe.STUDY.small(), []).next_tasks()
+    found = dpe.train(task, digits).measured
+    net, fresh = models.trained(task.config, digits), Training(task.config, digits).net
     for kind, of in ((found.untrained, fresh), (found.trained, net)):
         assert kind.mean[dpe.EFFECTIVE] == pytest.approx(sum(of.gate_means(as_inputs(digits.test_x))), rel=1e-3)
     wrong = net.predict(as_inputs(digits.test_x)).argmax(axis=1) != digits.test_y
-    assert found.seed == 1
     assert found.by_layer[-1] == found.confident_score[-1] == pytest.approx(1 - wrong.mean(), abs=1e-5)

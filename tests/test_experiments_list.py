@@ -1,28 +1,22 @@
 """`python -m experiments`: the list of all experiments, running them all, the figures of the logs that are there."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, files_below, slashes
-from picture_helpers import committed_log
-from test_pictures import PAGE, assert_redrawn
+from helpers import ROOT, files_below
+from test_pictures import assert_redrawn
 
 from experiments import __main__ as experiments
 from experiments import three_panels
-from experiments.__main__ import NAMES, STUDIES
-from experiments.common import NO_DATA, Experiment, load
-from highway_lab import jobs
+from experiments.__main__ import NAMES
+from experiments.common import load
+from experiments.study_command import Experiment
 from highway_lab.figures import save_all
-
-OTHERS = [name for name in NAMES if name not in STUDIES]
-OPENING = {".png": b"\x89PNG", ".html": PAGE}
 
 
 def test_every_experiment_is_in_the_list_and_can_be_run():
-    assert sorted(NAMES) == sorted(experiments.modules_with("FIGURES"))
-    assert {"what_gates_add", "depth_search"} < {*STUDIES}
-    assert {"lesions", "factor_model"} < {*OTHERS}
+    assert sorted(NAMES) == sorted(experiments.modules_with("STUDY"))
+    assert {"what_gates_add", "depth_search", "lesions"} < {*NAMES}
     for experiment in map(load, NAMES):
         assert experiment.parser.parse_args(["plot"]).action == experiment.plot
         assert experiment.parser.parse_args(["run", "--jobs", "3"]).jobs == 3
@@ -44,8 +38,8 @@ def test_a_part_of_a_program_says_what_to_type(start, part):
 
 
 def test_no_two_experiments_share_a_figure():
-    names = [name for of in map(load, NAMES) for name in of.contents.FIGURES]
-    assert len(names) == len(set(names)) > len(OTHERS)
+    names = [name for of in map(load, NAMES) for name in of.figures]
+    assert len(names) == len(set(names)) > 10
 
 
 def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys):
@@ -58,10 +52,8 @@ def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys):
     expected = []
     for name in NAMES:
         experiment = load(name)
-        short = experiment.name
-        others = (*experiment.datasets[1:], *experiment.more)
-        paths = [Path(f"runs/{short}.json"), *(Path(f"runs/{short}-{of}.json") for of in others)]
-        paths += [Path("viz") / figure for figure in experiment.contents.FIGURES]
+        paths = [Path(f"runs/{name}{'-' * bool(of)}{of}.json") for of in experiment.studies]
+        paths += [Path("viz") / figure for figure in experiment.figures]
         expected.append(f"{name} {experiment.contents.__doc__.splitlines()[0]}")
         expected += [f"{'there' if path in there else 'missing'} {path}" for path in paths]
     expected.append("three_panels Draw the first picture of the README.")
@@ -85,9 +77,9 @@ def called(monkeypatch) -> list[tuple[str, ...]]:
 def test_running_all_stops_where_one_does_not_end_well(workdir, called):
     assert experiments.main(["run", "--jobs", "2"]) == 1
     assert called == [
-        ("depth_search", "run", "--dataset", "mnist", "--jobs", "2"),
-        ("cifar_net", "run", "--dataset", "cifar-10", "--jobs", "2"),
-        ("conv_tables", "run", "--dataset", "mnist", "--jobs", "2"),
+        ("depth_search", "run", "--jobs", "2"),
+        ("cifar_net", "run", "--jobs", "2"),
+        ("conv_tables", "run", "--jobs", "2"),
     ]
 
 
@@ -124,53 +116,6 @@ def test_a_wrong_argument_is_one_line_and_exit_code_2(workdir, called, refused, 
     assert message in refused(experiments.main, arguments)
     assert called == []
     assert files_below(workdir) == {}
-
-
-def run_nothing(_, tasks: list, *__, **___) -> Iterator[None]:
-    """In place of jobs.run_tasks where no task may be left."""
-    assert not tasks, "run a second time"
-    yield from ()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", OTHERS)
-def test_each_experiment_runs_once_and_draws(workdir, monkeypatch, capsys, name):
-    """With the smoke budget; what is finished is not run again."""
-    experiment, plot = load(name), f"python -m experiments {name} plot"
-    path = f"runs/{experiment.name}-smoke.json"
-    assert experiment.main(["run", "--smoke"]) == 0
-    assert slashes(capsys.readouterr().out).endswith(f"saved {path}\nto see it: {plot} {path}\n")
-    finished = {file: content for file, content in files_below(Path("runs")).items() if file.endswith(".jsonl")}
-    if finished:
-        monkeypatch.setattr(jobs, "run_tasks", run_nothing)
-        assert experiment.main(["run", "--smoke"]) == 0
-        assert {file: Path("runs", file).read_bytes() for file in finished} == finished
-        capsys.readouterr()
-    log = experiment.read(Path(path))
-    assert (log.dataset and log.dataset.name) == (None if experiment.datasets == NO_DATA else "digits")
-    assert log.command == f"python -m experiments {name} run --smoke"
-    assert experiment.main(["plot", path]) == 0
-    figures = experiment.contents
-    pictures = files_below(Path("viz"))
-    assert pictures.keys() == {f"smoke/{figure}" for figure in figures.FIGURES}
-    assert all(content.startswith(OPENING[Path(name).suffix]) for name, content in pictures.items())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.symlinks
-def test_committed_logs_are_small_and_give_the_committed_figures(workdir, name):
-    experiment = load(name)
-    drawn = [log for log in experiment.log_steps() if (ROOT / log).exists()]
-    logs = [*map(committed_log, drawn or [experiment.log_path()])]
-    for needed in ("models", "runs", "run_sweep.json"):  # a page is drawn from its net and from other logs, too
-        (workdir / needed).symlink_to(ROOT / needed)
-    assert all(log.stat().st_size <= 2_000_000 for log in logs)
-    assert experiment.main(["plot"]) == 0
-    redrawn = files_below(workdir / "viz")
-    assert redrawn.keys() == set(experiment.contents.FIGURES)
-    for figure, content in redrawn.items():
-        assert_redrawn(ROOT / "viz" / figure, content, *logs)
 
 
 @pytest.mark.slow

@@ -8,9 +8,11 @@ import pytest
 
 from experiments import factor_model as fm
 from experiments.claims import Verdict
+from experiments.study import Results
 from highway_lab.intervals import Interval
+from highway_networks import Config
 
-SHORT = fm.Task("nonlinear", 0, window=150, horizon=60, folds=2, epochs=1)
+SHORT = Config(n_train=150, n_test=60, epochs=1, seed=0)
 FIT = 120  # days of its window
 
 
@@ -75,16 +77,16 @@ def test_an_auc_is_the_share_of_pairs_in_the_right_order():
 def test_each_fold_is_ranked_by_itself():
     second = np.tile(np.repeat([False, True], 20), (2, 1))
     signal = second.astype(float)
-    assert fm.detect(signal + np.array([[0], [5]]), second).auc == 1
+    assert fm.detect(signal + np.array([[0], [5]]), second) == 1
     signal[1] *= -1
-    assert fm.detect(signal, second).auc == 0.5
+    assert fm.detect(signal, second) == 0.5
 
 
 def test_r_squared_is_taken_against_the_windows_mean():
     y, mean = np.array([1.0, -1.0, 3.0, 1.0]), np.array([0.0, 0.0, 1.0, 1.0])
-    assert fm.score(y, y, mean) == fm.R2(1)
-    assert fm.score(y, mean, mean) == fm.R2(0)
-    assert fm.score(y, np.array([1.0, 0.0, 1.0, -1.0]), mean) == fm.R2(1 - 9 / 6)
+    assert fm.score(y, y, mean) == 1
+    assert fm.score(y, mean, mean) == 0
+    assert fm.score(y, np.array([1.0, 0.0, 1.0, -1.0]), mean) == 1 - 9 / 6
 
 
 # ---------------------------------------------------------------------------------------------- models
@@ -103,7 +105,7 @@ def test_nets_are_of_one_size_and_every_model_has_nine_settings():
 def test_a_candidate_keeps_the_parameters_that_made_its_predictions(name):
     x, y, later = (np.random.default_rng(0).normal(size=shape).astype(np.float32) for shape in ((40, 6), 40, (5, 6)))
     task = replace(SHORT, epochs=2)
-    candidates = list(fm.train(name, x, y, later, task))
+    candidates = list(fm.train_net(name, x, y, later, task))
     assert len(candidates) == 2 * len(fm.RATES)
     net = fm.prepare(name, x, y, task).net
     untrained = net.predict(later)
@@ -126,7 +128,7 @@ def test_a_signal_of_gates_is_their_mean_over_blocks_and_units():
 # ----------------------------------------------------------------------------------------- walk-forward
 
 
-def market_of(days: int = SHORT.window + SHORT.horizon) -> fm.Market:
+def market_of(days: int = SHORT.n_train + SHORT.n_test) -> fm.Market:
     return fm.simulate("nonlinear", days, SHORT.seed)
 
 
@@ -141,21 +143,21 @@ def test_no_forecast_and_no_gate_sees_the_future(monkeypatch):
     monkeypatch.setattr(fm, "RATES", fm.RATES[:1])
     market = market_of()
     predicted, signals, settings = fm.forecast(market, 0, SHORT)
-    for known in (20, SHORT.horizon):
-        *later, chosen = fm.forecast(garbled(market, SHORT.window + known), 0, SHORT)
+    for known in (20, SHORT.n_test):
+        *later, chosen = fm.forecast(garbled(market, SHORT.n_train + known), 0, SHORT)
         assert settings == chosen
         for mine, its in zip((predicted, signals), later, strict=True):
             for name, values in mine.items():
                 np.testing.assert_allclose(values[:known], its[name][:known], rtol=1e-4, atol=1e-5, err_msg=name)
-                assert known == SHORT.horizon or name == "mean" or np.ptp(values[known:] - its[name][known:]) > 0.01
+                assert known == SHORT.n_test or name == "mean" or np.ptp(values[known:] - its[name][known:]) > 0.01
 
-    blind = market._replace(y=np.concatenate([market.y[: SHORT.window], 9 * market.y[SHORT.window :]]))
+    blind = market._replace(y=np.concatenate([market.y[: SHORT.n_train], 9 * market.y[SHORT.n_train :]]))
     for name, values in fm.forecast(blind, 0, SHORT)[0].items():
         np.testing.assert_array_equal(values, predicted[name], err_msg=name)
 
 
 def test_the_last_fifth_of_the_window_chooses_and_never_a_diverged_net(monkeypatch):
-    market, chosen_on = market_of(), SHORT.window - FIT
+    market, chosen_on = market_of(), SHORT.n_train - FIT
     truth = (market.y[FIT:] - market.y[:FIT].mean()) / market.y[:FIT].std()
     good_later, good_then = truth.copy(), truth.copy()
     good_later[:chosen_on] += 1
@@ -163,7 +165,7 @@ def test_the_last_fifth_of_the_window_chooses_and_never_a_diverged_net(monkeypat
     offered = {"diverged": np.full_like(truth, np.nan), "good later": good_later, "good then": good_then}
 
     def model(x, y, later, task):
-        assert (len(x), len(y), len(later)) == (FIT, FIT, chosen_on + SHORT.horizon)
+        assert (len(x), len(y), len(later)) == (FIT, FIT, chosen_on + SHORT.n_test)
         np.testing.assert_allclose([x.mean(), y.mean(), x[:, 0].std(), y.std()], [0, 0, 1, 1], atol=1e-5)
         yield from (fm.Candidate(name, predicted) for name, predicted in offered.items())
 
@@ -171,9 +173,9 @@ def test_the_last_fifth_of_the_window_chooses_and_never_a_diverged_net(monkeypat
     monkeypatch.setattr(fm, "MODELS", {"model": model})
     predicted, _, settings = fm.forecast(market, 0, SHORT)
     assert settings == {"model": "good then"}
-    after = market.y[SHORT.window :]
+    after = market.y[SHORT.n_train :]
     np.testing.assert_allclose(predicted["model"] - after, market.y[:FIT].std(), rtol=1e-3)
-    np.testing.assert_allclose(predicted["mean"], market.y[: SHORT.window].mean())
+    np.testing.assert_allclose(predicted["mean"], market.y[: SHORT.n_train].mean())
 
 
 def test_each_day_is_predicted_once_and_scored_with_its_own_regime(monkeypatch):
@@ -181,17 +183,16 @@ def test_each_day_is_predicted_once_and_scored_with_its_own_regime(monkeypatch):
 
     def perfect(market, start, task):
         starts.append(start)
-        after = slice(start + task.window, start + task.window + task.horizon)
+        after = slice(start + task.n_train, start + task.n_train + task.n_test)
         y, second = market.y[after], market.second[after]
         named = {f"{name}: mean T": second.astype(float) for name in fm.GATED}
         return {"perfect": y, "mean": 0 * y}, named, dict.fromkeys(fm.MODELS, f"from {start}")
 
     monkeypatch.setattr(fm, "forecast", perfect)
-    task = fm.Task("nonlinear", 0, **fm.BUDGET)
-    found = fm.run_task(task, None)
+    found = fm.train(Results(fm.STUDY, []).next_tasks()[0], None).measured
     assert starts == [0, 1000, 2000]
-    assert found.scores == {"perfect": fm.R2(1)}
-    assert {detection.auc for detection in found.detections.values()} == {1}
+    assert found.r2 == {"perfect": 1}
+    assert {*found.auc.values()} == {1}
     assert found.settings["ridge"] == ["from 0", "from 1000", "from 2000"]
 
 

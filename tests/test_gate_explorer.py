@@ -15,7 +15,8 @@ from picture_helpers import committed_log
 
 from experiments.common import load
 from experiments.looks import gate_explorer, measurement
-from experiments.looks.gate_explorer import EXPERIMENT, SmallGenerator
+from experiments.looks.gate_explorer import SmallGenerator
+from experiments.looks.models import Look
 from experiments.looks.recording import Equation
 from highway_lab.datasets import load_dataset
 from highway_lab.nets import without
@@ -31,7 +32,8 @@ from highway_networks import (
     highway_forward,
 )
 
-TEMPLATE = gate_explorer.template()
+TEMPLATE, EXPERIMENT = gate_explorer.template(), load("gate_explorer")
+COMMON = Look("net.npz", None, 0.0, 1.0, 1.0)
 NET = {"hidden": 5, "depth": 3, "block": "highway", "gate_bias": -1.0}
 
 
@@ -81,7 +83,7 @@ def test_a_typical_image_is_read_surely_and_opens_the_gates_of_its_class():
 
 def test_the_log_holds_a_test_image_of_each_class_and_untrained_errors(digits, saved):
     EXPERIMENT.main(["run", "--dataset", "digits", "--model", "mine.npz"])
-    log = EXPERIMENT.read(log_of_net("gate_explorer-digits", "mine.npz"))
+    log = EXPERIMENT.read(log_of_net("gate_explorer-digits", "mine.npz")).runs[0].measured
     for label, pixels in enumerate(log.pixels):
         assert pixels in digits.test_x[digits.test_y == label, 0].tolist()
     assert log.images == np.bincount(digits.test_y).tolist()
@@ -135,7 +137,7 @@ def test_the_page_holds_the_weights_in_16_bits(saved):
 
 def test_all_test_images_keep_their_answer_with_weights_of_16_bits(real_mnist):
     log = EXPERIMENT.read(committed_log("runs/gate_explorer.json"))
-    net, x = gate_explorer.load(log), as_inputs(load_dataset("mnist", real_mnist).test_x)
+    net, x = gate_explorer.load(log.runs[0].measured), as_inputs(load_dataset("mnist", real_mnist).test_x)
     before = net.predict(x).argmax(axis=1)
     np.testing.assert_array_equal(as_the_page(net).predict(x).argmax(axis=1), before)
 
@@ -160,7 +162,7 @@ def test_a_net_that_has_changed_since_its_log_is_refused(digits, saved, refused)
     before, log = files_below(Path("viz")), log_of_net("gate_explorer-digits", "mine.npz")
     net_for(digits, depth=4).save("mine.npz")
     message = refused(EXPERIMENT.main, ["plot", log.as_posix()])
-    for part in ("mine.npz: expected the net of sha256", " run --dataset digits --model mine.npz"):
+    for part in ("mine.npz: expected the net of sha256", " run --model mine.npz"):
         assert part in message
     assert files_below(Path("viz")) == before
 
@@ -173,15 +175,16 @@ def test_lesions_are_shown_of_this_very_net_only(digits, saved):
             log_of_net("lesions-digits", path).rename("runs/lesions-digits.json")
             assert run_and_plot()["lesions"] is None
     found, log = run_and_plot()["lesions"], load("lesions").read(log_of_net("lesions-digits", "mine.npz"))
-    assert (found["none"], found["each"]) == (log.nets[0].error, log.nets[0].lesioned_error)
+    net = log.runs[0].measured
+    assert (found["none"], found["each"]) == (net.error, net.lesioned_error)
     of = found["trained"]
     assert of["first"][-1] == of["last"][-1]  # no layer is left
-    assert of["first"] == log.nets[0].closings["first first"].errors[0] != of["last"]
+    assert of["first"] == net.closings["first first"].errors != of["last"]
     assert found["untrained"]["last"][0] != of["last"][0]
 
 
 def test_drawings_are_framed_as_the_images_were(digits):
-    mnist = json.loads(committed_log("runs/gate_explorer.json").read_text("utf-8"))["pixels"]
+    mnist = EXPERIMENT.read(committed_log("runs/gate_explorer.json")).runs[0].measured.pixels
     assert gate_explorer.framing(np.array(mnist)) == {"box": 20, "by_mass": True}
     for images in (digits.test_x[:10, 0], np.zeros((10, 8, 8), np.uint8)):
         assert gate_explorer.framing(images) == {"box": 8, "by_mass": False}
@@ -216,7 +219,7 @@ def forward_of(step: str) -> Block:
 def test_a_block_that_the_page_cannot_compute_is_refused(digits, monkeypatch, step, found):
     monkeypatch.setitem(BLOCKS, "mine", forward_of(step))
     with refused_with("block mine: expected a forward function of elementwise NumPy functions", found):
-        gate_explorer.look(net_for(digits, block="mine"), digits, 1)
+        gate_explorer.measure(net_for(digits, block="mine"), digits, COMMON)
 
 
 @pytest.mark.parametrize(
@@ -238,10 +241,10 @@ def test_images_that_nobody_can_draw_are_refused(digits):
     for shape in ((3, 8, 8), (1, 8, 4)):
         data = digits._replace(train_x=np.zeros((20, *shape), np.uint8), test_x=np.zeros((20, *shape), np.uint8))
         with refused_with("--dataset: expected square grey images", " x ".join(map(str, shape))):
-            gate_explorer.look(net_for(data), data, 1)
+            gate_explorer.measure(net_for(data), data, COMMON)
     data = digits._replace(test_x=digits.test_x[:10], test_y=np.arange(10))
     with refused_with("--dataset: expected two test images or more of each class", "found 1"):
-        gate_explorer.look(net_for(data), data, 1)
+        gate_explorer.measure(net_for(data), data, COMMON)
 
 
 def contrast(one: str, other: str) -> float:

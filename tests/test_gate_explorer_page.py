@@ -147,14 +147,14 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def log() -> gate_explorer.GateExplorerLog:
-    return gate_explorer.EXPERIMENT.read(committed_log("runs/gate_explorer.json"))
+def log() -> gate_explorer.Explored:
+    return load("gate_explorer").read(committed_log("runs/gate_explorer.json")).runs[0].measured
 
 
 @pytest.fixture(scope="module")
 def shown(log) -> tuple[DeepNet, np.ndarray]:
     """Return the net of the page, with the weights that the page has, and its ten images as inputs."""
-    return as_the_page(DeepNet.load(ROOT / log.model.source.file)), as_inputs(np.array(log.pixels, np.uint8))
+    return as_the_page(DeepNet.load(ROOT / log.file)), as_inputs(np.array(log.pixels, np.uint8))
 
 
 @pytest.fixture
@@ -221,10 +221,10 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, workdir, monkeypa
     net.config["init"] = init
     net.save("mine.npz")
     lesioned = block == "addgate"
-    for experiment in (gate_explorer.EXPERIMENT, *([load("lesions")] if lesioned else [])):
+    for experiment in (load("gate_explorer"), *([load("lesions")] if lesioned else [])):
         assert experiment.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
     log = log_of_net("gate_explorer-digits", "mine.npz")
-    assert gate_explorer.EXPERIMENT.main(["plot", log.as_posix()]) == 0
+    assert load("gate_explorer").main(["plot", log.as_posix()]) == 0
     browser.open(Path("viz", log.stem.removeprefix("gate_explorer-"), "gate_explorer.html").absolute())
     images = digits.test_x[:50]
     found, x = browser.logits(images, ("trained", ()), ("untrained", ()), ("trained", (1, 3))), as_inputs(images)
@@ -313,7 +313,7 @@ def test_a_sample_becomes_itself_and_a_drawing_is_scaled_and_moved_into_its_plac
 def test_layers_are_closed_by_clicks_drags_keys_and_from_both_ends(opened, log):
     from selenium.webdriver.common.keys import Keys
 
-    L = log.model.net["depth"]
+    L = len(log.trained.layers)
     assert opened.drag(12, 12) == [12]
     assert opened.drag(14, 18) == [12, 14, 15, 16, 17, 18]
     assert opened.drag(18, 11) == []  # the first is closed, so all are opened
@@ -345,9 +345,9 @@ def test_layers_are_closed_by_clicks_drags_keys_and_from_both_ends(opened, log):
 
 
 def test_the_page_says_what_was_measured_of_the_closed_layers(opened, log):
-    nets, L = load("lesions").read(committed_log("runs/lesions.json")).nets, log.model.net["depth"]
-    (net,) = (net for net in nets if net.source == log.model.source)
-    trained, untrained = net.closings["first first"].errors[0], log.untrained_errors["first"]
+    runs, L = load("lesions").read(committed_log("runs/lesions.json")).runs, len(log.trained.layers)
+    (net,) = (run.measured for run in runs if run.measured.sha256 == log.sha256)
+    trained, untrained = net.closings["first first"].errors, log.untrained_errors["first"]
     cases = [(range(1, k + 1), 1 - trained[k], untrained[k]) for k in (1, 2, L)]
     cases += [([7], net.lesioned_error[6], None), *((layers, None, None) for layers in ([7, 9], [9, L]))]
     for layers, share, error in cases:
@@ -577,7 +577,7 @@ def test_it_fits_its_window_can_be_touched_and_does_not_move_when_words_change(o
     found = opened.run("return document.documentElement.scrollWidth"), opened.run(small)
     assert not re.search(r"\d[ \n]%", opened.run("return document.body.innerText"))  # no % stands alone on a line
     opened.run(all_details, False)
-    L = log.model.net["depth"]
+    L = len(log.trained.layers)
     changes = [("last", 19), ("last", L), ("first", L), ("first", 4), *(("depth", i) for i in range(5)), ("closed", 9)]
     changes += [("step", 1), ("step", 9), ("step", L), "[value=untrained]", "#draw .clear", "[value=trained]"]
     changes += [f"#way .samples button:nth-child({i})" for i in (8, 10)]

@@ -1,18 +1,14 @@
 """Swapped gates: passes with given gates, who gives to whom, and what is counted."""
 
-from pathlib import Path
-
-import made_up
 import numpy as np
 import pytest
 from helpers import digits_net
 
-from experiments.looks import gate_swaps, measurement, models
-from experiments.looks.gate_swaps import ANY, GATES, OTHER, OVERALL_MEAN, OWN, SAME, STATES, NetSwaps, Swap, Task
+from experiments.looks import gate_swaps, measurement
+from experiments.looks.gate_swaps import ANY, GATES, OTHER, OVERALL_MEAN, OWN, SAME, STATES, NetSwaps, Swap
 from experiments.looks.measurement import walk
-from experiments.looks.models import Source
-from highway_lab.logs import DatasetInfo
-from highway_networks import Config, DeepNet, as_inputs
+from experiments.study import Results, StudyRun
+from highway_networks import DeepNet, as_inputs
 
 
 @pytest.fixture
@@ -86,15 +82,12 @@ def test_gates_given_to_one_layer_leave_those_before_and_after_their_own(few):
     assert gate_swaps.measure_layers(net, images, labels, donor).each == pytest.approx(expected, abs=1e-4)
 
 
-def test_the_log_has_every_net_and_its_swaps_agree(digits, workdir):
-    sources = models.by_setting("digits", digits, smoke=True)
-    assert gate_swaps.EXPERIMENT.main(["run", "--smoke"]) == 0
-    log = gate_swaps.EXPERIMENT.read(Path("runs/gate_swaps-smoke.json"))
-    assert [[net.task.source for net in nets] for nets in gate_swaps.settings(log).values()] == [*sources.values()]
-    for net in log.nets:
-        assert net.gates[OWN].error == net.states[OWN].error == net.error
-        assert (net.gates[OWN].as_donor, net.gates[OWN].changed) == (0, 0)
-        assert net.untrained[OWN].changed == 0
+def test_swaps_with_a_nets_own_gates_change_nothing(digits, workdir):
+    study = gate_swaps.STUDY.small()
+    net = gate_swaps.train(Results(study, []).next_tasks()[0], digits).measured
+    assert net.gates[OWN].error == net.states[OWN].error == net.error
+    assert (net.gates[OWN].as_donor, net.gates[OWN].changed) == (0, 0)
+    assert net.untrained[OWN].changed == 0
 
 
 @pytest.mark.parametrize(
@@ -108,13 +101,14 @@ def test_the_log_has_every_net_and_its_swaps_agree(digits, workdir):
 def test_the_papers_setting_and_ours_are_judged_by_intervals_and_not_by_means(papers, others, verdicts):
     """Each setting's two seeds, in points by which the mean gates of all images cost more than an image's own."""
 
-    def net(gate_bias: float, rise: float) -> NetSwaps:
+    def swaps(rise: float) -> NetSwaps:
         errors = {OWN: 0.3, OVERALL_MEAN: 0.3 + rise / 100, SAME: 0.3 - 0.2 * rise / 100, OTHER: 0.5}
         gates = {kind: Swap(error, 0, 0) for kind, error in errors.items()}
-        task = Task("", Source("net.npz", "sum", Config(gate_bias=gate_bias)))
-        return NetSwaps(None, task, 0.3, gates, gates, gates, {})
+        return NetSwaps(0.3, gates, gates, gates, {})
 
-    nets = [net(-2.0 - place, rise) for place, seeds in enumerate((papers, *others)) for rise in seeds]
-    log = made_up.log(gate_swaps.GateSwapsLog, DatasetInfo("mnist", 100, 50), nets=nets)
-    found = gate_swaps.numbers(log)
+    study = gate_swaps.models.study(NetSwaps, seeds=range(2))
+    rises = [rise for seeds in (others[0], papers, others[1]) for rise in seeds]
+    tasks = Results(study, []).next_tasks(least=6)
+    runs = [StudyRun(None, task, 1, False, {}, swaps(rise)) for task, rise in zip(tasks, rises, strict=True)]
+    found = gate_swaps.numbers(Results(study, runs))
     assert (found["verdict"], found["of_others"], found["of_same_class"]) == verdicts

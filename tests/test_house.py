@@ -10,6 +10,7 @@ import pytest
 from helpers import ROOT
 
 from experiments.__main__ import STUDIES
+from experiments.common import place_of
 from highway_lab.start import start
 
 ROOMS = [  # from the ground up: a file imports its own room and those below
@@ -55,9 +56,9 @@ def test_a_file_imports_nothing_from_above(path):
 
 
 def test_no_study_imports_another():
-    studies = {f"experiments.{name}" for name in STUDIES}
-    for name in STUDIES:
-        assert imported(ROOT / "experiments" / f"{name}.py") & studies == set(), name
+    studies = {place_of(name) for name in STUDIES}
+    for name in studies:
+        assert imported(ROOT / f"{name.replace('.', '/')}.py") & studies == set(), name
 
 
 def test_the_core_names_numpy_and_the_standard_library_alone():

@@ -1,13 +1,13 @@
 """Looking into trained nets: gates, classes, lesions, the nets that are looked into, and the verdicts on section 4."""
 
 import math
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
-import made_up
 import numpy as np
 import pytest
-from helpers import digits_net, files_below, log_of_net, refused_with, swapped, swapped_block
+from helpers import ROOT, digits_net, files_below, log_of_net, refused_with, swapped, swapped_block
 from picture_helpers import committed_log
 from PIL import Image
 
@@ -17,7 +17,8 @@ from experiments.claims import Verdict
 from experiments.common import load
 from experiments.looks import cifar_net, class_routing, gate_maps, lesions, measurement, models, section_4
 from experiments.looks.measurement import walk
-from experiments.looks.section_4 import Section4Log
+from experiments.study import Cell, Measured, Results, StudyRun, Task
+from experiments.study_command import Job
 from highway_lab.datasets import load_folder, name_of
 from highway_lab.training import Training, train_resumably
 from highway_networks import BLOCKS, LOSSES, Config, DeepNet, as_inputs, evaluate
@@ -86,10 +87,11 @@ def test_a_shut_layer_is_idle_and_layers_are_closed_from_either_end(digits, tmp_
     net = closed(digits_net(), [1, 2])
     net.params["b_T"][3] = 30  # T = 1: the layer replaces its input
     net.save(tmp_path / "net.npz")
-    found = lesions.examine(models.from_file(tmp_path / "net.npz", digits), digits)
+    study = models.of_net(lesions.STUDY[""], tmp_path / "net.npz", digits)
+    found = lesions.train(Results(study, []).next_tasks()[0], digits).measured
     assert found.lesioned_error[1:3] == [found.error] * 2
     assert found.idle_share == 0.5
-    first, last = (found.closings[f"{end} first"].errors[0] for end in ("first", "last"))
+    first, last = (found.closings[f"{end} first"].errors for end in ("first", "last"))
     assert first[0] == last[0] == pytest.approx(found.error, abs=1e-6), "all digits are in the set"
     assert first[1:4] == [found.lesioned_error[0]] * 3
     assert last[1:4] == [found.lesioned_error[3]] * 3
@@ -171,11 +173,11 @@ def test_classifiers_and_clusters_find_classes_only_where_there_are_any():
     labels = rng.integers(0, 10, (3, 600))
     clear, silent = np.eye(10)[labels], rng.normal(size=(3, 600, 10))
     for vectors, low, high in ((clear, 1, 1), (silent, 0, 0.2)):
-        _, _, scores = class_routing.classify((0, ("gates", vectors)), labels)
+        scores = class_routing.classify(vectors, labels)
         assert len(scores) == 2, "two sets beside the one that is fitted"
         assert low <= np.min(scores) <= np.max(scores) <= high, scores
         found = class_routing.cluster(vectors[0][:, None], labels[0], 10)
-        assert all(low - 0.1 <= score <= high for score in found.adjusted_mutual_information), found
+        assert all(low - 0.1 <= score <= high for score in found), found
 
 
 @pytest.mark.parametrize(("n", "n_fitted", "n_validation"), [(60_000, 10_000, 1_666), (1437, 1198, 239)])
@@ -188,23 +190,22 @@ def test_no_classifier_was_fitted_to_a_validation_image(n, n_fitted, n_validatio
 
 @pytest.mark.filterwarnings("error")
 def test_one_image_a_class_is_enough_for_classifiers_but_not_fewer(digits):
-    class_routing.classify((0, ("gates", [np.eye(4)] * 3)), [np.arange(4)] * 3)
+    class_routing.classify([np.eye(4)] * 3, [np.arange(4)] * 3)
     few = digits._replace(train_x=digits.train_x[:4], train_y=digits.train_y[:4])
     with refused_with("--dataset: expected enough training images", "found 4"):
-        class_routing.measure_accuracies(digits_net(), digits_net(), few, 1)
+        class_routing.measure_accuracies(digits_net(), digits_net(), few)
 
 
 @pytest.mark.slow
 def test_accuracies_are_of_their_layer_and_the_test_images_have_no_say_in_the_choice(digits):
-    """In any number of processes; with other labels of the test images the same layer is chosen."""
+    """With other labels of the test images the same layer is chosen."""
     net, untrained = digits_net(depth=3), digits_net(depth=3)
     net.params["W_T"][1, 1:] = 0  # a single gate of the second layer knows anything of the image
     untrained.params["W_T"][...] = 0  # and none of this net's at all, but for one
     untrained.params["W_T"][:, 0, 0] = 1
     few = digits._replace(train_x=digits.train_x[:400], train_y=digits.train_y[:400])
     mislabelled = few._replace(test_y=few.test_y[::-1])
-    one, two = (class_routing.measure_accuracies(net, untrained, *of) for of in ((few, 1), (mislabelled, 2)))
-    found, other = one[class_routing.CLASSIFIER], two[class_routing.CLASSIFIER]
+    found, other = (class_routing.measure_accuracies(net, untrained, of) for of in (few, mislabelled))
     for kind in ("validation", "test"):
         gates, outputs, of_untrained, pixels = (getattr(of, kind) for of in vars(found).values())
         first, second, third = gates
@@ -215,10 +216,8 @@ def test_accuracies_are_of_their_layer_and_the_test_images_have_no_say_in_the_ch
 
 
 def test_the_least_lead_is_that_of_the_worst_block():
-    log = class_routing.EXPERIMENT.read(committed_log("runs/class_routing.json"))
-    found = log.accuracies[class_routing.CLASSIFIER]
-    found.untrained.test[:], found.gates.test[:] = [0.5] * 49, [0.8] * 48 + [0.6]
-    lead = class_routing.least_lead(log)
+    gates, untrained = (class_routing.Scores([], test) for test in ([0.8] * 48 + [0.6], [0.5] * 49))
+    lead = class_routing.least_lead(class_routing.Accuracies(gates, gates, untrained, gates), 10_000)
     assert lead.value == pytest.approx(10)
     assert lead.half == pytest.approx(196 * math.sqrt((0.25 + 0.24) / 10_000))
 
@@ -226,41 +225,36 @@ def test_the_least_lead_is_that_of_the_worst_block():
 # ---------------------------------------------------------------------------------------- which net
 
 
-@pytest.mark.parametrize("dataset", models.NETS)
-def test_nets_are_trained_in_the_setting_of_the_saved_net(digits, dataset):
-    """Of MNIST's, which the depth search found, by the committed log of lesions; of the other, by that of the grid."""
-    logs = {"mnist": "runs/lesions.json", "cifar-10": "runs/cifar_net.json"}
-    log = load(Path(logs[dataset]).stem).read(committed_log(logs[dataset]))
-    expected = log.nets[1].source.training if dataset == "mnist" else log.net.source.training
-    found = models.from_training("made-up", made_up.job(digits, dataset), epochs=expected.epochs, seed=expected.seed)
-    assert replace(found.training, n_train=expected.n_train, n_test=expected.n_test) == expected
+def test_the_nets_that_are_kept_have_the_settings_that_were_chosen(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    search = load("depth_search")
+    best = search.contents.best_run(search.committed()[""], 50).config
+    assert replace(models.LOOKED_INTO[""][1], lr_decay=best.lr_decay) == best
+    grid = load("cifar_net").committed()[""]
+    _, lr, epochs = cifar_net.choose(grid.runs)
+    config = models.LOOKED_INTO["cifar-10"][1]
+    assert (config.lr, config.epochs, config.seed) == (lr, epochs, cifar_net.SEEDS[0])
 
 
-def test_each_data_set_has_its_net(workdir, digits, monkeypatch):
-    monkeypatch.setattr(models, "from_file", lambda path, data: path)
-
-    def found(dataset: str, smoke: bool = False, model: str | None = None):
-        return models.find_net(made_up.job(digits, dataset, smoke=smoke, model=model))
-
-    assert found("mnist") is found("cifar-10") is None
-    for path in models.NETS.values():
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-    assert {name: found(name) for name in models.NETS} == models.NETS
-    assert found("fashion-mnist") is found("mnist", smoke=True) is None
-    assert found("mnist", model="mine.npz") == "mine.npz"
+def test_a_net_without_a_file_is_trained_and_one_in_a_file_has_its_digest(workdir, digits):
+    task, *_ = Results(gate_maps.STUDY[""].small(), []).next_tasks()
+    net, file, sha256 = models.obtain(task, digits)
+    assert (DeepNet.load(file).params.flat == net.params.flat).all()
+    assert sha256 is None
+    there = replace(task, cell=replace(task.cell, file=file))
+    assert models.obtain(there, digits)[1:] == (file, common.sha256_of(Path(file)))
 
 
 def test_a_net_of_other_training_code_is_trained_anew(digits, workdir, monkeypatch):
-    source = models.by_setting("digits", digits, smoke=True)["tanh, b_T -2"][0]
-    trained = []
-    monkeypatch.setattr(models, "Training", lambda *of: trained.append(Training(*of)) or trained[-1])
+    task, *_ = Results(gate_maps.STUDY[""].small(), []).next_tasks()
+    seen = []
+    monkeypatch.setattr(models, "Training", lambda *of: seen.append(Training(*of)) or seen[-1])
     for code in ("a", "a", "b"):
         here = replace(highway_lab.logs.environment(), code=code)
         monkeypatch.setattr(models, "environment", lambda here=here: here)
-        models.obtain(source, digits)
+        models.trained(task.config, digits)
     assert len([*models.CHECKPOINTS.glob("*-training-*")]) == 2
-    assert [training.optimizer.v.any() for training in trained] == [True] * 3
+    assert [training.optimizer.v.any() for training in seen] == [True] * 3
 
 
 BAD_NETS = {
@@ -276,7 +270,7 @@ BAD_NETS = {
 def test_a_net_that_cannot_be_looked_into_is_refused(digits, tmp_path, make, found):
     make().save(tmp_path / "net.npz")
     with refused_with(tmp_path / "net.npz", found):
-        models.from_file(tmp_path / "net.npz", digits)
+        models.of_net(gate_maps.STUDY[""], tmp_path / "net.npz", digits)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "gate_explorer"])
@@ -287,7 +281,8 @@ def test_a_missing_model_is_one_line_and_leaves_nothing_behind(name, workdir, re
 
 
 def test_a_users_net_writes_over_no_log_of_a_data_set_or_of_another_net(workdir):
-    job, model, logs = made_up.job(dataset="mnist"), Path("cifar-10.npz"), {"made-up.json", "made-up-cifar-10.json"}
+    job, model = Job(Namespace(), "mnist", None, Path("made-up.json")), Path("cifar-10.npz")
+    logs = {"made-up.json", "made-up-cifar-10.json"}
     for content in ("one", "another"):
         model.write_text(content, "utf-8")
         logs.add(job.named_after(model).path.name)
@@ -295,21 +290,14 @@ def test_a_users_net_writes_over_no_log_of_a_data_set_or_of_another_net(workdir)
 
 
 def test_a_net_is_lesioned_again_only_if_its_file_has_changed(workdir, monkeypatch):
-    examined, examine = [], lesions.examine
-    monkeypatch.setattr(lesions, "examine", lambda *task: examined.append(task) or examine(*task))
+    examined, train = [], lesions.train
+    monkeypatch.setattr(lesions, "train", lambda *task: examined.append(task) or train(*task))
     for depth, count in ((2, 1), (2, 1), (3, 2)):
         digits_net(depth=depth).save("mine.npz")
-        assert lesions.EXPERIMENT.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
+        assert load("lesions").main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
         assert len(examined) == count
-        log = lesions.EXPERIMENT.read(log_of_net("lesions-digits", "mine.npz"))
-        assert [len(net.lesioned_error) for net in log.nets] == [depth]
-
-
-def test_the_best_net_may_be_lesioned_alone(workdir, digits, monkeypatch):
-    monkeypatch.setitem(models.NETS, "digits", Path("net.npz"))
-    digits_net().save("net.npz")
-    assert [source.file for source in lesions.plan(made_up.job(digits, alone=True))] == ["net.npz"]
-    assert len(lesions.plan(made_up.job(digits, alone=False))) == 4
+        log = load("lesions").read(log_of_net("lesions-digits", "mine.npz"))
+        assert [len(run.measured.lesioned_error) for run in log.runs] == [depth]
 
 
 # ------------------------------------------------------------------------------------- a user's net
@@ -327,66 +315,48 @@ def test_a_users_net_and_images_have_a_log_and_pictures(name, workdir, digits, r
     assert experiment.main([*words, "--model", "mine.npz"]) == 0
     log = log_of_net(f"{name}-{name_of('images', load_folder('images', 6))}", "mine.npz").as_posix()
     assert experiment.read(Path(log)).dataset.classes == ["no $_0", "no $_1", "no $_2"]
-    assert experiment.main(["plot", log, log]) == 0
+    assert experiment.main(["plot", log]) == 0
     folder = Path("viz", Path(log).stem.removeprefix(f"{name}-"))
-    assert {path.name for path in folder.iterdir()} == experiment.contents.FIGURES.keys()
-    for path in folder.iterdir():
-        one, two = Image.open(path).text["Source"].splitlines()
-        assert one == two
-    assert "plot: expected at most 2 logs, found 3" in refused(experiment.main, ["plot", log, log, log])
-    assert "--model: expected a net that was trained on the folder's images" in refused(experiment.main, words)
+    assert {path.name for path in folder.iterdir()} == experiment.figures.keys()
+    assert "plot: expected one log, found 2" in refused(experiment.main, ["plot", log, log])
+    assert "--model: expected a net that was trained on images-" in refused(experiment.main, words)
 
 
 # ------------------------------------------------------------------- section 4 on nets of several settings
 
 
-@pytest.fixture(scope="module")
-def smoke(tmp_path_factory) -> Path:
-    """A folder in which a smoke run was made."""
-    folder = tmp_path_factory.mktemp("section_4")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert section_4.EXPERIMENT.main(["run", "--smoke"]) == 0
-    return folder
-
-
 @pytest.fixture
-def log(smoke, monkeypatch) -> Section4Log:
-    """The log of that run, whose folder is the working directory."""
-    monkeypatch.chdir(smoke)
-    return section_4.EXPERIMENT.read(section_4.EXPERIMENT.log_path(smoke=True))
+def seen(workdir, digits) -> StudyRun:
+    """A small net of section 4, looked into."""
+    return section_4.train(Results(section_4.STUDY[""].small(), []).next_tasks()[0], digits)
 
 
-def test_every_net_stands_beside_the_one_that_its_training_began_with(log, digits):
-    by_setting = models.by_setting("digits", digits, smoke=True)
-    assert [net.source for net in log.nets] == [source for seeds in by_setting.values() for source in seeds]
-    net = log.nets[1]
-    run = train_resumably(net.source.training, digits)
-    assert 1 - net.untrained.error == pytest.approx(run.history.train_score[0], abs=1e-6)
-    assert 1 - net.trained.error == pytest.approx(run.history.train_score[-1], abs=1e-6)
-    assert net.test_score == pytest.approx(run.history.test_score[-1], abs=1e-6)
+def test_every_net_stands_beside_the_one_that_its_training_began_with(seen, digits):
+    config, net = seen.config, seen.measured
+    run = train_resumably(config, digits)
+    trained = models.trained(config, digits)
+    assert (trained.params.flat == run.net.params.flat).all()
+    for of, state in ((Training(config, digits).net, net.untrained), (trained, net.trained)):
+        lesioned = measurement.close_each(of, digits.train_x, digits.train_y)
+        for found, expected in zip(("lesioned_error", "lesioned_loss", "flips"), lesioned, strict=True):
+            np.testing.assert_allclose(getattr(state, found), expected[:-1], rtol=1e-6)
+    assert net.score == pytest.approx(run.history.test_score[-1], abs=0.1)
     assert net.untrained.gates.biases_decreased == 0
     assert 0 < net.trained.gates.biases_decreased < 1
-    untrained = Training(net.source.training, digits).net
-    lesioned = measurement.close_each(untrained, digits.train_x, digits.train_y)
-    for found, expected in zip(("lesioned_error", "lesioned_loss", "flips"), lesioned, strict=True):
-        np.testing.assert_allclose(getattr(net.untrained, found), expected[:-1], rtol=1e-6)
-    alone = section_4.examine(replace(net.source, training=None), digits)  # as a net from a file
-    assert (alone.trained, alone.test_score) == (net.trained, net.test_score)
-    assert alone.untrained.gates.biases_decreased == 0
 
 
-def test_blocks_are_idle_by_the_error_by_the_loss_or_by_flips(log):
+def test_blocks_are_idle_by_the_error_by_the_loss_or_by_flips(seen, monkeypatch):
+    monkeypatch.setattr(section_4, "LATE", (3, 5))
     rises = [20.0, 0.19, 0.15, 0.05, -0.15, 0.0]  # points of error, and nats; blocks 1 and 2 are early, 3 to 5 late
-    seen = replace(
-        log.nets[0].trained,
+    of = replace(
+        seen.measured.trained,
         error=0.01,
         loss=0.02,
         lesioned_error=[0.01 + rise / 100 for rise in rises],
         lesioned_loss=[0.02 + rise for rise in rises],
         flips=[abs(rise) / 100 for rise in rises],
     )
-    found = section_4.measures(seen, log)
+    found = section_4.measures(of)
     assert found["idle by the loss"] == pytest.approx(500 / 6), "1 % of the costliest is 0.2"
     assert found["idle by the predictions"] == pytest.approx(200 / 6)
     assert found["idle at 1"] == pytest.approx(200 / 6), "a block that does harm is not idle"
@@ -445,35 +415,16 @@ def test_verdicts_at_the_borders_of_their_rules(name, trained, verdict):
 @pytest.mark.parametrize(("T", "verdict"), [(0.61, REPRODUCED), (0.59, INCONCLUSIVE), (0.39, NOT_REPRODUCED)])
 def test_early_gates_are_open_if_those_of_some_block_are(T, verdict):
     log = load("gate_maps").read(committed_log("runs/gate_maps.json"))
-    log.maps.mean_T[:] = [[0.01] * 50] * 3 + [[T - 0.01, T + 0.01] * 25] + [[0.01] * 50] * 45
-    found = gate_maps.numbers(log)["of"]["mnist"]
+    log.runs[0].measured.maps.mean_T[:] = [[0.01] * 50] * 3 + [[T - 0.01, T + 0.01] * 25] + [[0.01] * 50] * 45
+    found = gate_maps.numbers({"": Results(gate_maps.STUDY[""], log.runs, log.dataset)})["of"]["mnist"]
     assert (found["early gates are open"], found["most open"]["block"]) == (verdict, 4)
 
 
-LOOKED_INTO = {
-    "section_4": lambda log: [net.source for net in log.nets],
-    "gate_swaps": lambda log: [net.task.source for net in log.nets],
-    "depth_per_example": lambda log: [source for found in log.settings for source in found.setting.sources],
-}
-
-
-@pytest.mark.parametrize("name", LOOKED_INTO)
-def test_committed_logs_hold_the_nets_of_each_setting_and_seed(name, as_many_as_mnist, monkeypatch):
-    """Nine nets: of ReLU, and of tanh from the paper's two biases."""
-    log = load(name).read(committed_log(load(name).log_path()))
-    by_setting = models.by_setting("mnist", as_many_as_mnist, smoke=False)
-    assert [len(seeds) for seeds in by_setting.values()] == [3, 3, 3]
-    assert LOOKED_INTO[name](log) == [source for seeds in by_setting.values() for source in seeds]
-
-
-def test_the_searched_nets_have_the_best_tanh_setting_from_ten_seeds(as_many_as_mnist, workdir, monkeypatch):
-    log = section_4.EXPERIMENT.read(committed_log("runs/section_4-searched.json"))
-    planned = []
-    monkeypatch.setattr(common.ExperimentJob, "run_missing", lambda job, function, tasks, *_: planned.extend(tasks))
-    with pytest.raises(TypeError):  # as nothing was measured
-        section_4.run(made_up.job(as_many_as_mnist, "mnist", searched=True))
-    assert [net.source for net in log.nets] == planned
-    assert log.deep == []
+def test_nine_nets_have_the_papers_two_biases_and_relu_and_ten_the_searched_setting():
+    searched = [section_4.STUDY[of] for of in ("", "searched", "deep")]
+    assert [len(Results(study, []).next_tasks(least=99)) for study in searched] == [9, 10, 1]
+    search = load("depth_search").contents
+    assert {seed % search.REPEAT for seed in section_4.SEARCHED_SEEDS} == {97}
 
 
 # --------------------------------------------------------------------------------- the net for CIFAR-10
@@ -481,11 +432,12 @@ def test_the_searched_nets_have_the_best_tanh_setting_from_ten_seeds(as_many_as_
 
 def chosen(*runs: tuple) -> list:
     """Return the rate and the epochs that are chosen of runs: rate, scores and, of some, losses, a seed each."""
-    config = Config(epochs=3, n_train=1000, n_test=1000)
-    grid = []
+    cell, config, grid = Cell("highway", 50, 49), Config(epochs=3, n_train=1000, n_test=1000), []
     for seed, (lr, scores, *losses) in enumerate(runs):
-        history = made_up.history(*(losses[0] if losses else [0.5] * len(scores)), test_score=scores)
-        grid.append(cifar_net.GridRun(None, replace(config, lr=lr, seed=seed), 1, scores[-1] is None, history))
+        task = Task(cell, (lr,), replace(config, lr=lr, seed=seed), "scored")
+        history = {"train_loss": losses[0] if losses else [0.5] * len(scores), "test_score": scores}
+        measured = Measured(None, None, scores[-1], None, None)
+        grid.append(StudyRun(None, task, 1, scores[-1] is None, history, measured))
     margin, *found = cifar_net.choose(grid)
     assert 0.015 < margin < 0.016, "the standard error of an accuracy of 50 to 60 % on 1,000 images"
     return found
@@ -500,18 +452,15 @@ def test_the_lowest_loss_of_those_near_the_highest_mean_accuracy_is_chosen():
     assert chosen(*diverged, (0.2, [0.1, 0.2, 0.3, 0.4])) == [0.1, 1], "from the second epoch on a seed is lacking"
 
 
-def test_the_net_that_is_kept_is_the_one_that_the_log_describes(workdir, digits, monkeypatch):
-    """It is chosen without test images, and is no committed net."""
-    seen, train = [], cifar_net.train
-    monkeypatch.setattr(cifar_net, "train", lambda config, data: seen.append(data) or train(config, data))
-    assert cifar_net.EXPERIMENT.main(["run", "--smoke"]) == 0
-    assert {data.test_set for data in seen} == {"held-out training images"}
-    log = cifar_net.EXPERIMENT.read(cifar_net.EXPERIMENT.log_path(smoke=True))
-    training = log.net.source.training
-    assert (training.lr, training.epochs, training.n_train) == (log.lr, log.epochs, len(digits.train_x))
-    net = DeepNet.load(log.net.source.file)
-    assert models.describe(log.net.source, net, digits) == log.net
-    assert not Path("models").exists()
+def test_the_net_that_is_kept_is_that_of_the_choice_trained_on_all_images(workdir, digits, monkeypatch):
+    study = cifar_net.STUDY.small()
+    runs = [cifar_net.train(task, digits) for task in Results(study, []).next_tasks()]
+    _, lr, epochs = cifar_net.choose(runs)
+    monkeypatch.setattr(models, "FALLBACK", replace(models.FALLBACK, depth=4, hidden=8))
+    cifar_net.finish(digits, Results(study, runs))
+    config = replace(models.FALLBACK, lr=lr, epochs=epochs, seed=100, n_train=len(digits.train_x))
+    expected = train_resumably(replace(config, n_test=1), digits).net
+    assert (DeepNet.load(models.NETS["cifar-10"]).params.flat == expected.params.flat).all()
 
 
 def rows(images: np.ndarray, labels: np.ndarray) -> set[bytes]:

@@ -18,7 +18,7 @@ from experiments import study_command
 from experiments.blocks import numbered
 from experiments.partly_frozen import ArmConfig
 from experiments.study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, beyond
-from experiments.study_command import StudyExperiment, StudyLog
+from experiments.study_command import Experiment, StudyLog
 from highway_lab import jobs, logs
 from highway_lab.cli import quote
 from highway_lab.files import lock_log
@@ -46,7 +46,7 @@ def made(task):
     noise = [zlib.crc32(f"{numbers} {name}".encode()) for name in "ab"]
     distance = (math.log10(of.lr) + 1.6) ** 2 + (math.log10(of.init_gain) - 0.4) ** 2 + (of.gate_bias + 3) ** 2 / 50
     loss, score = ((distance + of / 2**33) / 10 for of in noise)
-    return StudyRun(SOME_ENVIRONMENT, task, 1, False, {}, Measured(0.0, loss, score, None))
+    return StudyRun(SOME_ENVIRONMENT, task, 1, False, {}, Measured(0.0, loss, score, None, None))
 
 
 def complete(study, runs=()):
@@ -308,7 +308,7 @@ def test_a_table_says_by_which_criterion_a_setting_was_chosen():
 
 
 @pytest.fixture
-def tiny(workdir, monkeypatch) -> StudyExperiment:
+def tiny(workdir, monkeypatch) -> Experiment:
     """A study of small nets, in a module of its own."""
     module = ModuleType("experiments.tiny", "A tiny study.")
     arms = {"x": Arm({}, {"lr": RATES[:2]}), "y": Arm({"block": "plain"}, {"lr": RATES[:2]})}
@@ -319,7 +319,7 @@ def tiny(workdir, monkeypatch) -> StudyExperiment:
     module.train = partial(study_command.train, columns=("train_loss",))
     module.FIGURES = {"tiny.png": lambda results: empty(sorted(cell.arm for cell in results.finished))}
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    return StudyExperiment(module)
+    return Experiment(module)
 
 
 def empty(names):
@@ -439,7 +439,7 @@ def test_numbers_of_numpy_are_pythons_in_a_log(tiny, my_arm):
 
 def test_a_study_has_to_say_in_which_size_it_takes_an_arm(tiny, my_arm, refused):
     tiny.contents.STUDY = replace(tiny.contents.STUDY, own=None)
-    again = StudyExperiment(tiny.contents)
+    again = Experiment(tiny.contents)
     assert "expected a study that takes nets of one's own" in refused(again.main, [*RUN, "--with", "my_arm.py"])
 
 
@@ -472,7 +472,7 @@ def test_a_study_that_is_being_widened_trains_its_next_form_into_the_same_log(ti
     assert tiny.main(RUN) == 0
     wider = {"x": Arm({}, {"lr": RATES})}
     tiny.contents.NEXT = replace(tiny.contents.STUDY, arms=tiny.contents.STUDY.arms | wider)
-    again = StudyExperiment(tiny.contents)
+    again = Experiment(tiny.contents)
     assert again.main(RUN) == 0
     assert len(again.read(LOG).runs) == 8
     assert again.main([*RUN, "--next"]) == 0
@@ -481,7 +481,7 @@ def test_a_study_that_is_being_widened_trains_its_next_form_into_the_same_log(ti
     assert again.main(["plot", LOG.as_posix()]) == 0
     assert "of them superfluous" in capsys.readouterr().out
     tiny.contents.NEXT = {"far": tiny.contents.STUDY}  # of which there is no picture yet
-    again = StudyExperiment(tiny.contents)
+    again = Experiment(tiny.contents)
     assert again.main(["run", "--smoke", "--next", "--study", "far"]) == 0
     words = ["table", "runs/tiny-smoke-far.json", "--study", "far"]
     assert capsys.readouterr().out.endswith(f"{again.parser.prog} {' '.join(words)}\n")

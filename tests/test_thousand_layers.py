@@ -128,6 +128,6 @@ def test_a_net_that_diverges_counts_as_one_that_guesses(digits):
 
 def test_long_training_takes_the_rates_that_were_chosen():
     experiment = load("thousand_layers")
-    short = Results(tl.STUDY[""], experiment.read(ROOT / experiment.log_of("")).runs)
+    short = Results(tl.STUDY[""], experiment.read(ROOT / experiment.log_path()).runs)
     chosen = {cell.arm: short.chosen(cell)[0] for cell in short.finished if cell.depth in (0, tl.DEEPEST)}
     assert tl.LONG_RATES.items() <= chosen.items()

@@ -7,53 +7,24 @@ loss, which is the paper's criterion. The net of that setting is then trained on
 """
 
 import math
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from highway_lab.fields import Count, NonEmpty, Share
-from highway_lab.logs import Log, Trained
-from highway_lab.training import train_resumably
-from highway_networks import Config, Dataset, History, rounded
+from highway_lab.logs import grouped
+from highway_networks import Config, Dataset
 
-from ..common import SMOKE_BUDGET, Experiment, ExperimentJob, by_config
+from .. import study_command
+from ..study import Arm, Cell, Results, Stage, Study, StudyRun, Task
 from . import models
-from .models import Model, Source
 
+DATASET = "cifar-10"
 RATES = (0.01, 0.02, 0.05, 0.1)
 SEEDS = (100, 101, 102)  # not those of the nets that figure 4 adds to this one
 EPOCHS = 30
 VALIDATION_SHARE = 0.1  # of the training images
-
-
-@dataclass
-class GridRun(Trained):
-    """A run of the grid."""
-
-    task: Config
-    n_params: Count
-    diverged: bool
-    history: History
-    unread = ("measured",)
-
-    @property
-    def config(self) -> Config:
-        return self.task
-
-
-@dataclass
-class CifarNetLog(Log):
-    """The log runs/cifar_net.json: the grid, what it chose, and the net of that setting, trained on all images."""
-
-    runs: NonEmpty[GridRun]
-    margin: Share  # by which a validation accuracy may miss the highest: its standard error
-    lr: float
-    epochs: Count
-    net: Model
-
-
-EXPERIMENT = Experiment(__name__, __doc__, CifarNetLog, datasets=("cifar-10",))
+N_TRAIN = 50_000
 
 
 def hold_out(data: Dataset) -> Dataset:
@@ -63,30 +34,36 @@ def hold_out(data: Dataset) -> Dataset:
     return Dataset(x[kept], y[kept], x[held], y[held], data.outputs, "held-out training images")
 
 
-def configs(data: Dataset, smoke: bool) -> list[Config]:
-    net, rates, seeds = (models.SMOKE, RATES[:2], SEEDS[:1]) if smoke else (models.FALLBACK, RATES, SEEDS)
-    budget = {"epochs": EPOCHS, "n_train": len(data.train_x), "n_test": len(data.test_x)}
-    budget |= SMOKE_BUDGET if smoke else {}
-    return [replace(net, lr=lr, seed=seed, **budget) for lr in rates for seed in seeds]
+def train(task: Task, data: Dataset) -> StudyRun:
+    return study_command.train(task, hold_out(data), columns=("train_loss", "test_score", "seconds"))
 
 
-def train(config: Config, data: Dataset) -> GridRun:
-    run = train_resumably(config, data)
-    return GridRun(None, config, run.n_params, run.diverged, run.history)
+def configure(fields: Mapping, cell: Cell, stage: Stage) -> Config:
+    n_held = int(N_TRAIN * VALIDATION_SHARE)
+    return replace(models.FALLBACK, **fields, n_train=N_TRAIN - n_held, n_test=n_held)
 
 
-def means(runs: list[GridRun], field: str) -> dict[float, np.ndarray]:
+STUDY = Study(
+    {"highway": Arm({"block": "highway"}, {"lr": RATES})},
+    [Cell("highway", models.FALLBACK.hidden, models.FALLBACK.depth)],
+    [Stage(SEEDS, EPOCHS, result="scored")],
+    configure=configure,
+    config=Config,
+)
+
+
+def means(runs: Iterable[StudyRun], field: str) -> dict[float, np.ndarray]:
     """Return a field by rate and epoch, (epochs + 1,): the mean over seeds, NaN where one has diverged."""
     found = {}
-    for (lr,), seeds in by_config(runs, "lr").items():
+    for lr, seeds in grouped(runs, lambda run: run.config.lr).items():
         curves = np.full((len(seeds), seeds[0].config.epochs + 1), np.nan)
         for curve, run in zip(curves, seeds, strict=True):
-            curve[: len(run.history.epoch)] = getattr(run.history, field)
+            curve[: len(run.history[field])] = run.history[field]
         found[lr] = curves.mean(axis=0)
     return found
 
 
-def choose(runs: list[GridRun]) -> tuple[float, float, int]:
+def choose(runs: list[StudyRun]) -> tuple[float, float, int]:
     """Return the margin, and rate and epochs of the lowest training loss within it of the highest accuracy."""
     scores, losses = means(runs, "test_score"), means(runs, "train_loss")
     best = np.nanmax([scores[lr][1:] for lr in scores])  # epoch 0 is an untrained net
@@ -95,32 +72,18 @@ def choose(runs: list[GridRun]) -> tuple[float, float, int]:
     return margin, *min(within, key=lambda setting: losses[setting[0]][setting[1]])
 
 
-def run(job: ExperimentJob) -> None:
-    data, kept = job.data, hold_out(job.data)
-    runs = replace(job, data=kept).run_missing(train, configs(kept, job.smoke), GridRun)
-    margin, lr, epochs = choose(runs)
-    committed = job.path == EXPERIMENT.log_path()
-    file = models.NETS[job.dataset] if committed else Path("runs/checkpoints", f"{job.path.stem}.npz")
-    budget = {"epochs": epochs, "n_train": len(data.train_x), "n_test": len(data.test_x)}
-    source = Source(file.as_posix(), None, replace(runs[0].config, lr=lr, **budget))
-    net = models.describe(source, models.obtain(source, data), data)
-    print(f"saved {file}")
-    job.keep(runs=runs, margin=rounded(margin), lr=lr, epochs=epochs, net=net)
+def finish(data: Dataset, results: Results) -> None:
+    """Train the net of the setting that was chosen on all images, and save it, unless it is there."""
+    _, lr, epochs = choose(results.runs)
+    chosen = {"lr": lr, "epochs": epochs, "seed": SEEDS[0], "n_train": len(data.train_x), "n_test": len(data.test_x)}
+    study_command.keep_net(models.NETS[DATASET], replace(models.FALLBACK, **chosen), data)
 
 
-EXPERIMENT.add_run(run, "train the grid and the net; resumable", "cifar-10")
-
-FIGURES = {}
-
-
-def numbers(log: CifarNetLog) -> dict:
+def numbers(results: Results) -> dict:
     """Return what the page quotes: validation accuracies in %, at the best epoch of a rate and at the choice."""
-    scores = means(log.runs, "test_score")
+    margin, lr, epochs = choose(results.runs)
     return {
-        "best": {lr: float(100 * np.nanmax(values[1:])) for lr, values in scores.items()},
-        "chosen": {"rate": log.lr, "epochs": log.epochs},
-        "seeds": len({run.config.seed for run in log.runs}),
-        "margin": 100 * log.margin,
-        "train_score": 100 * log.net.train_score,
-        "test_score": 100 * log.net.test_score,
+        "best": {lr: float(100 * np.nanmax(of[1:])) for lr, of in means(results.runs, "test_score").items()},
+        "chosen": {"rate": lr, "epochs": epochs},
+        "margin": 100 * margin,
     }

@@ -8,13 +8,13 @@ layer that identifies the class best is chosen on training images that the class
 has.
 
 The paper's sentence on MNIST is judged by section_4, on nets of its setting; none was trained on CIFAR-100. The 95 %
-interval of the lead of gates over an untrained net's is that of two proportions. (The committed logs also have the
-classifier by the nearest centroid.)
+interval of the lead of gates over an untrained net's is that of two proportions. (The logs in commit 6305ec0 also
+have the classifier by the nearest centroid.)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import FigureBase
@@ -22,18 +22,16 @@ from matplotlib.figure import FigureBase
 from highway_lab.fields import Count, NotNegative, Share, dict_of, lists_of
 from highway_lab.figures import differences, part_each, set_title
 from highway_lab.intervals import Interval, interval
-from highway_lab.jobs import run_tasks
-from highway_lab.logs import Log, rounded_all
+from highway_lab.logs import rounded_all
 from highway_networks import Dataset, DeepNet, InputError, as_inputs, rounded
 
-from ..common import Experiment
 from ..common_figures import SHOWN, draw_map
+from ..study import Results, StudyRun
 from . import models
 from .measurement import DIGITS, ROWS, SEED, by_block, class_differences, fresh, progress
-from .models import Model
+from .models import Look
 
 FIRST_LAYERS = 15  # in which the paper sees the differences
-CLASSIFIER = "logistic regression"
 DRAWN = 10  # classes whose maps are drawn
 FIT_IMAGES = 10_000  # training images that classifiers are fitted to
 VALIDATION = 1 / 6  # validation images, as a share of FIT_IMAGES
@@ -51,7 +49,6 @@ class Routing:
     size: lists_of(NotNegative, "L")
     size_of_random_groups: lists_of(NotNegative, "L")
     share_in_first_layers: Share  # of the sum of `size`
-    unread = ("counts",)
 
 
 @dataclass
@@ -78,28 +75,14 @@ class Accuracies:
 
 
 @dataclass
-class Clusters:
-    """k-means with as many clusters as classes: a number a seed."""
+class ClassRouting(Look):
+    """What is seen of a net; `clusters`: by kind of features, k-means with as many clusters as classes, a seed each."""
 
-    adjusted_mutual_information: lists_of(float, "seeds")
-    unread = ("purity", "table")
-
-
-@dataclass
-class ClassRoutingLog(Log):
-    """runs/class_routing.json; `chance` is the share of the commonest class among the test images."""
-
-    model: Model
-    first_layers: Count
     routing: Routing
-    chance: Share
     fit_images: Count
     validation_images: Count
-    accuracies: dict[str, Accuracies]  # by classifier
-    clusters: dict_of(CLUSTERED, Clusters)
-
-
-EXPERIMENT = Experiment(__name__, __doc__, ClassRoutingLog, tuple(models.NETS), models.PAPER_LOG, models.NETS)
+    accuracies: Accuracies
+    clusters: dict_of(CLUSTERED, lists_of(float, "seeds"))  # adjusted mutual information
 
 
 def measure_routing(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Routing:
@@ -126,11 +109,8 @@ def features(net: DeepNet, untrained: DeepNet, *sets: np.ndarray) -> Iterator[li
     yield [as_inputs(images, net.dtype)[:, None] for images in sets]
 
 
-def classify(task: tuple[int, tuple], labels: Sequence[np.ndarray]) -> tuple[int, str, list[float]]:
-    """Fit logistic regression to the first set of numbered features.
-
-    Returns the number, the kind of features and the accuracies on the other sets.
-    """
+def classify(sets: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> list[float]:
+    """Fit logistic regression to the first set of features (n, ...); return the accuracies on the other sets."""
     from sklearn.dummy import DummyClassifier
     from sklearn.feature_selection import VarianceThreshold
     from sklearn.linear_model import LogisticRegression
@@ -138,15 +118,14 @@ def classify(task: tuple[int, tuple], labels: Sequence[np.ndarray]) -> tuple[int
     from sklearn.preprocessing import StandardScaler
     from threadpoolctl import threadpool_limits
 
-    index, (kind, (fitted, *others)) = task
+    fitted, *others = sets
     with threadpool_limits(1):
         # Some pixels are black in every image.
         model = make_pipeline(VarianceThreshold(), StandardScaler(), LogisticRegression(max_iter=ITERATIONS))
         if not np.ptp(fitted, axis=0).any():  # such as gates that are closed for every image
             model = DummyClassifier()
         model.fit(fitted, labels[0])
-        scores = [float(model.score(*other)) for other in zip(others, labels[1:], strict=True)]
-    return index, kind, scores
+        return [float(model.score(*other)) for other in zip(others, labels[1:], strict=True)]
 
 
 def choose_images(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -156,26 +135,22 @@ def choose_images(n: int) -> tuple[np.ndarray, np.ndarray]:
     return fitted, validating
 
 
-def measure_accuracies(net: DeepNet, untrained: DeepNet, data: Dataset, jobs: int) -> dict[str, Accuracies]:
+def measure_accuracies(net: DeepNet, untrained: DeepNet, data: Dataset) -> Accuracies:
     chosen = choose_images(len(data.train_x))
     sets = *(data.train_x[of] for of in chosen), data.test_x
     labels = *(data.train_y[of] for of in chosen), data.test_y
     if len(np.unique(labels[0])) < 2 or not len(labels[1]):
         found = f"expected enough training images for classifiers, found {len(data.train_x)}"
         raise InputError(f"--dataset: {found}; add some to each class")
-    kinds, n = [of.name for of in fields(Accuracies)], 1 + 3 * net.depth
-    layers = (
-        (kind, [of[:, l] for of in found])
-        for kind, found in zip(kinds, features(net, untrained, *sets), strict=True)
-        for l in range(found[0].shape[1])
-    )
-    done = run_tasks(classify, enumerate(layers), labels, jobs=min(jobs, n))
-    found = sorted(progress(done, n, "classifiers"))  # workers finish in any order
-    by_kind = {kind: np.transpose([scores for _, of, scores in found if of == kind]) for kind in kinds}
-    return {CLASSIFIER: Accuracies(**{kind: Scores(*rounded_all(scores)) for kind, scores in by_kind.items()})}
+    scores = []
+    for of, found in zip(fields(Accuracies), features(net, untrained, *sets), strict=True):
+        layers = range(found[0].shape[1])
+        scored = [classify([each[:, l] for each in found], labels) for l in progress(layers, len(layers), of.name)]
+        scores.append(Scores(*rounded_all(np.transpose(scored))))
+    return Accuracies(*scores)
 
 
-def cluster(vectors: np.ndarray, labels: np.ndarray, classes: int) -> Clusters:
+def cluster(vectors: np.ndarray, labels: np.ndarray, classes: int) -> list[float]:
     """Cluster vectors (n, layers, ...) by k-means, a batch at a time; labels serve to count only."""
     from sklearn.cluster import MiniBatchKMeans
     from sklearn.metrics import adjusted_mutual_info_score
@@ -190,72 +165,72 @@ def cluster(vectors: np.ndarray, labels: np.ndarray, classes: int) -> Clusters:
             for batch in batches * CLUSTER_PASSES:
                 kmeans.partial_fit(batch)
             found.append(adjusted_mutual_info_score(labels, kmeans.predict(vectors)))
-    return Clusters(rounded_all(found, 4))
+    return rounded_all(found, 4)
 
 
-def look(net: DeepNet, data: Dataset, jobs: int) -> dict[str, Any]:
+def measure(net: DeepNet, data: Dataset, common: Look) -> ClassRouting:
     untrained = fresh(net)
     fitted, validating = choose_images(len(data.train_x))
     clustered = zip(CLUSTERED, features(net, untrained, data.test_x), strict=True)
-    return {
-        "first_layers": FIRST_LAYERS,
-        "routing": measure_routing(net, data.train_x, data.train_y),
-        "chance": rounded(np.bincount(data.test_y).max() / len(data.test_y)),
-        "fit_images": len(fitted),
-        "validation_images": len(validating),
-        "accuracies": measure_accuracies(net, untrained, data, jobs),
-        "clusters": {name: cluster(of, data.test_y, data.outputs) for name, (of,) in clustered},
-    }
+    return ClassRouting(
+        **vars(common),
+        routing=measure_routing(net, data.train_x, data.train_y),
+        fit_images=len(fitted),
+        validation_images=len(validating),
+        accuracies=measure_accuracies(net, untrained, data),
+        clusters={name: cluster(of, data.test_y, data.outputs) for name, (of,) in clustered},
+    )
 
 
-models.add_look(EXPERIMENT, look)
+DATASET, of_net = models.DATASET, models.of_net
+train = partial(models.look, measure=measure)
+STUDY = models.looks(ClassRouting, "", "cifar-10", "paper")
 
 
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def least_lead(log: ClassRoutingLog) -> Interval:
+def least_lead(found: Accuracies, n_test: int) -> Interval:
     """Return the least lead of gates over untrained gates in any block, in points of test accuracy."""
-    found = log.accuracies[CLASSIFIER]
     pairs = zip(found.gates.test, found.untrained.test, strict=True)
     gates, untrained = min(pairs, key=lambda pair: pair[0] - pair[1])
-    variance = sum(share * (1 - share) for share in (gates, untrained)) / log.dataset.n_test
+    variance = sum(share * (1 - share) for share in (gates, untrained)) / n_test
     return Interval(100 * (gates - untrained), 196 * variance**0.5)
 
 
-def numbers(*logs: ClassRoutingLog) -> dict:
+def numbers(results: Mapping[str, Results]) -> dict:
     """Return what the page quotes, by data set: accuracies as shares, "best" by validation, and points of lead."""
 
-    def found(log: ClassRoutingLog) -> dict:
-        scores, first = vars(log.accuracies[CLASSIFIER]), log.first_layers
-        groups = log.routing.size_of_random_groups
+    def found(seen: ClassRouting, n_test: int) -> dict:
+        scores, groups = vars(seen.accuracies), seen.routing.size_of_random_groups
         return {
             "best": {kind: of.test[of.best] for kind, of in scores.items()},
             "lowest": {kind: min(of.test) for kind, of in scores.items()},
             "highest": {kind: max(of.test) for kind, of in scores.items()},
             "first": {kind: of.test[0] for kind, of in scores.items()},
             "last": {kind: of.test[-1] for kind, of in scores.items()},
-            "least lead": least_lead(log),
-            "first blocks": first,
+            "least lead": least_lead(seen.accuracies, n_test),
+            "first blocks": FIRST_LAYERS,
             "in the first blocks": {
-                "classes": log.routing.share_in_first_layers,
-                "random groups": sum(groups[:first]) / sum(groups),
+                "classes": seen.routing.share_in_first_layers,
+                "random groups": sum(groups[:FIRST_LAYERS]) / sum(groups),
             },
-            "clusters": {of: interval(found.adjusted_mutual_information) for of, found in log.clusters.items()},
+            "clusters": {of: interval(found) for of, found in seen.clusters.items()},
         }
 
-    return {"of": {models.name_look(log): found(log) for log in logs}}
+    return {"of": {name: found(run.measured, of.dataset.n_test) for name, run, of in models.runs_of(results)}}
 
 
 @part_each(height=6.2)
-def routing_figure(part: FigureBase, log: ClassRoutingLog) -> None:
+def draw_classes(part: FigureBase, shown: tuple[str, StudyRun, Results]) -> None:
     """Draw a map of blocks and units for each class, ten at most, on one scale."""
-    maps = np.array(log.routing.difference[:DRAWN])  # (K, L, D)
+    _, run, results = shown
+    maps = np.array(run.measured.routing.difference[:DRAWN])  # (K, L, D)
     end = np.quantile(np.abs(maps), SHOWN)
     found = f"the gates of a class differ, most by less than {round(end, 2) or end:.2g}"
-    set_title(part, f"{models.name_shown(log)}: {found}")
+    set_title(part, f"{models.name_shown(run, results)}: {found}")
     grid = part.subplots(nrows=2, ncols=-(-len(maps) // 2), sharex=True, sharey=True, squeeze=False)
-    names = log.dataset.classes or [f"class {index}" for index in range(len(maps))]
+    names = results.dataset.classes or [f"class {index}" for index in range(len(maps))]
     for axes, values, name in zip(grid.flat, maps, names, strict=False):
         image = draw_map(axes, values, **differences(end))
         axes.set_title(f"{name:.16}", parse_math=False)
@@ -266,4 +241,4 @@ def routing_figure(part: FigureBase, log: ClassRoutingLog) -> None:
     part.colorbar(image, ax=grid, location="bottom", aspect=50, label=label, pad=0.02, extend="both")
 
 
-FIGURES = {"fig3_class_routing.png": routing_figure}
+FIGURES = {"fig3_class_routing.png": lambda results: draw_classes(*models.runs_of(results))}

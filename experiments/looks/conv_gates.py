@@ -9,7 +9,7 @@ that the first convolution takes off, averaged down to the block's size.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,17 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from conv_highway_networks import ConvNet, means_of_windows
-from conv_recipes import configure
+from conv_recipes import ConvConfig, configure
 from highway_lab.fields import Count, Pixel, Share, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, empty_figure, label_ends, set_title
-from highway_lab.files import make_place
-from highway_lab.logs import DatasetInfo, Log, rounded_all
-from highway_lab.nets import load_net, save_net
+from highway_lab.logs import rounded_all
+from highway_lab.nets import load_net
 from highway_lab.training import train_resumably
 from highway_networks import LOSSES, Dataset, InputError, evaluate, rounded
 
-from ..common import SMOKE_BUDGET, Experiment, ExperimentJob, sha256_of
+from ..common import CONV_NET, FEW_EPOCHS, sha256_of
+from ..study import Looks, NetCell, Results, StudyRun, Task
 
-MODEL = Path("models") / "conv-mnist-16.npz"  # of table 1: the first seed of `conv_tables`
 IMAGES = 1000
 BATCH = 100  # images in one forward pass
 STROKE = 0.5  # of the brightest
@@ -51,22 +50,15 @@ class Gates:
 
 
 @dataclass
-class ConvGatesLog(Log):
-    """The log runs/conv_gates.json; `net` is ConvNet.config, `pixels` (10, H, W) the images drawn, by class."""
+class ConvGates:
+    """What is seen of a net; `pixels` (10, H, W) the images drawn, by class."""
 
-    dataset: DatasetInfo
-    file: str
-    sha256: str
-    net: dict[str, Any]
-    test_score: Share
+    sha256: str | None  # of a net in a file
+    score: Share  # accuracy on test images
     images: Count
-    stroke: float
     pixels: lists_of(Pixel, "images", "H", "W")
     trained: Gates
     untrained: Gates
-
-
-EXPERIMENT = Experiment(__name__, __doc__, ConvGatesLog, nets={"mnist": MODEL})
 
 
 def gates_of(net: ConvNet, images: np.ndarray) -> list[np.ndarray]:
@@ -116,70 +108,68 @@ def load(path: Path, data: Dataset) -> ConvNet:
     return net
 
 
-def find_net(job: ExperimentJob) -> Path:
-    """Return the file of --model, else of the net of table 1; with --smoke of one that is trained in seconds."""
-    if path := job.saved_net():
-        return path
-    if not job.smoke:
-        found = f"expected a net that was trained on {job.dataset}, found none"
-        raise InputError(f"--model: {found}; train one: python conv_highway_networks.py --save-model NET.npz")
-    path = Path("runs") / "checkpoints" / "conv_gates-smoke.npz"
-    make_place(path)
-    save_net(path, train_resumably(configure("digits", n_validation=0, **SMOKE_BUDGET), job.data).net)
-    return path
-
-
-def run(job: ExperimentJob) -> None:
-    data = job.data
-    if data.train_x.shape[1] > 1:
-        raise InputError(f"--dataset: expected grey images of strokes, found {job.dataset}; choose mnist")
-    model = find_net(job)
-    net, job = load(model, data), job.named_after(job.arguments.model)
+def train(task: Task, data: Dataset) -> StudyRun:
+    """Look into the net of a file; without one, train it."""
+    path = Path(task.cell.file)
+    there = bool(task.cell.file) and path.exists()
+    net = load(path, data) if there else train_resumably(task.config, data).net
     untrained = ConvNet(**net.config, rng=np.random.default_rng(0))
     drawn, images = data.test_x[first_of_each_class(data)], data.test_x[:IMAGES]
     _, score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
-    job.keep(
-        file=model.as_posix(),
-        sha256=sha256_of(model),
-        net=net.config,
-        test_score=rounded(score),
+    seen = ConvGates(
+        sha256=sha256_of(path) if there else None,
+        score=rounded(score),
         images=len(images),
-        stroke=STROKE,
         pixels=drawn[:, 0].tolist(),
         trained=measure(net, drawn, images),
         untrained=measure(untrained, drawn, images),
     )
+    return StudyRun(None, task, net.params.flat.size, False, {}, seen)
 
 
-parser = EXPERIMENT.add_run(run, "look into a net", folders=True)
-parser.add_argument("--model", type=Path, metavar="NET.npz", help=f"default: {MODEL}")
+def of_net(study: Looks, path: Path, data: Dataset) -> Looks:
+    """Return the same look at a net in a file; raises InputError unless it has gates and suits these grey images."""
+    if data.train_x.shape[1] > 1:
+        found = f"images of {data.train_x.shape[1]} channels"
+        raise InputError(f"--dataset: expected grey images of strokes, found {found}; choose mnist")
+    config = replace(CONFIG, block=load(path, data).config["block"], n_train=len(data.train_x), n_validation=0)
+    return study.of({NetCell(path.stem, path.as_posix()): config})
+
+
+SIZES = {"n_train": 55_000, "n_validation": 5_000, "n_test": 10_000}
+CONFIG = configure("mnist-16", **FEW_EPOCHS, **SIZES, epochs=20)  # of a net in another file, only the block is known
+STUDY = Looks({}, [], [], config=ConvConfig, measured=ConvGates).of(
+    {NetCell(CONV_NET.stem, CONV_NET.as_posix()): CONFIG}
+)
 
 
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def numbers(log: ConvGatesLog) -> dict:
+def numbers(results: Results) -> dict:
     """Return what the page quotes; `more` and `before`: T on strokes minus on background, by block from the first."""
-    more, before = log.trained.difference, log.untrained.difference
+    seen = results.runs[0].measured
+    more, before = seen.trained.difference, seen.untrained.difference
     return {
         "blocks": [*range(1, len(more) + 1)],
         "more": more,
         "before": before,
         "above": [block for block, of in enumerate(more, 1) if of > np.fmax.reduce(before)],
-        "accuracy": 100 * log.test_score,
-        "images": log.images,
+        "accuracy": 100 * seen.score,
+        "images": seen.images,
     }
 
 
-def figure(log: ConvGatesLog) -> Figure:
+def figure(results: Results) -> Figure:
     """Draw T of each block at each pixel for every other digit, and below by how much it is higher on strokes."""
-    figure, nets, width = empty_figure(6.3), {"trained": log.trained, "untrained": log.untrained}, len(log.pixels[0])
+    seen = results.runs[0].measured
+    figure, nets, width = empty_figure(6.3), {"trained": seen.trained, "untrained": seen.untrained}, len(seen.pixels[0])
     set_title(figure, "In some blocks gates open on strokes")
     upper, lower = figure.subfigures(2, height_ratios=[1.7, 1])
-    side, blocks = len(log.trained.maps[0][0]), np.arange(len(log.trained.strokes)) + 1
+    side, blocks = len(seen.trained.maps[0][0]), np.arange(len(seen.trained.strokes)) + 1
     frame, largest = (width - side) // 2, max(np.max(T) for of in nets.values() for maps in of.maps for T in maps)
     digits, *panels = upper.subplots(ncols=3, width_ratios=[1, len(blocks), len(blocks)])
-    inner = np.array(log.pixels)[::2, frame : width - frame, frame : width - frame]
+    inner = np.array(seen.pixels)[::2, frame : width - frame, frame : width - frame]
     digits.imshow(mosaic(inner[:, None], side), cmap="gray_r")
     digits.set_axis_off()
     for axes, (net, gates) in zip(panels, nets.items(), strict=True):
@@ -193,7 +183,7 @@ def figure(log: ConvGatesLog) -> Figure:
     axes = lower.subplots()
     for (net, gates), color in zip(nets.items(), (COLORS["highway"], FAINT_INK), strict=True):
         axes.plot(blocks, gates.difference, "o-", label=f"{net} net", color=color)
-    axes.set(title=f"mean T on strokes minus on background, {log.images:,} images", xlabel="block", xticks=blocks)
+    axes.set(title=f"mean T on strokes minus on background, {seen.images:,} images", xlabel="block", xticks=blocks)
     label_ends(axes)
     return figure
 

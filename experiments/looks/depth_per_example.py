@@ -6,7 +6,7 @@ do not look at the net: the loss of a judge without depth, logistic regression o
 seeds' nets.
 
 Spearman's correlations of depth and hardness are taken within classes, as classes differ in depth. They are also taken
-with the norm of the last state x_L held constant, which raises margins. (The committed log has more of all three.)
+with the norm of the last state x_L held constant, which raises margins. (Commit 6305ec0 has a log with more of these.)
 
 Exits: the last layer classifies the state after l blocks, and a rule says which images leave there. A rule gives the
 number of blocks after which each image leaves. A family of rules is an array (options, n): each option leaves later
@@ -19,7 +19,7 @@ The rules, at `judge_hardness` and `judge_variation`, were written after the run
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -29,19 +29,18 @@ from scipy.stats import rankdata
 from highway_lab.fields import Count, NonEmpty, NotNegative, Share, dict_of, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, new_figure, scaled
 from highway_lab.intervals import interval
-from highway_lab.logs import Log, Result, rounded_all
+from highway_lab.logs import rounded_all
+from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet, as_inputs, rounded, with_ones
 
 from ..claims import Verdict, combine, judge_better
-from ..common import Experiment, ExperimentJob
-from ..common_figures import name_setting, scale_by_logarithm
+from ..common_figures import scale_by_logarithm
+from ..study import Results, StudyRun, Task
 from . import models
-from .measurement import SET_IMAGES, by_block, closing_images, in_batches, walk
-from .models import Source
+from .measurement import by_block, closing_images, in_batches, walk
 
 JUDGE, OTHERS = "judge", "other seeds"  # measures of hardness
-LAST = "x_L"  # the state whose norm is held constant
 SHARES = (0.01, 0.05, 0.1, 0.2)  # of ‖x‖: a layer that changes x by more is used
 EFFECTIVE = "effective depth"  # the measure that the verdict goes by
 MEASURES = (EFFECTIVE, *(f"changes above {share:g}" for share in SHARES))
@@ -60,21 +59,12 @@ STATES = {"untrained": FAINT_INK, "trained": COLORS["highway"]}
 EXITS = ("confident", "fixed")  # families of rules: each when the net is sure, all after the same block
 
 
-@dataclass(frozen=True)
-class Setting:
-    """Nets that differ only by their seed."""
-
-    name: str
-    sources: tuple[Source, ...]
-
-
 @dataclass
 class Relation:
     """Spearman's correlations of depth and hardness; null if all depths are equal."""
 
     within: float | None  # mean over classes
-    held: dict[str, float | None]  # mean over classes, by the variable that is held constant
-    unread = ("all",)
+    held: float | None  # likewise, with the norm of x_L held constant
 
 
 @dataclass
@@ -87,7 +77,6 @@ class Depths:
     by_part: NonEmpty[float]  # mean of each of PARTS of all classes, by the judge
     of_class: Share  # share of the variance that classes explain (eta squared)
     spread: NotNegative  # standard deviation within classes
-    unread = ("by_class", "of_random_groups", "missed")
 
 
 @dataclass
@@ -97,46 +86,20 @@ class Exit:
     chosen: NonEmpty[Count]  # the option's index in its family, by half
     depth: float  # mean number of blocks computed
     lost: float  # accuracy of the whole net minus accuracy with exits
-    unread = ("lost_error", "at_fixed_depth")
 
 
 @dataclass
 class NetDepth:
-    """Depths of one seed's net before and after training, and early exits from the trained net."""
+    """Depths in a net before and after training, and early exits from the trained one."""
 
-    seed: Count
     untrained: Depths
     trained: Depths
     by_layer: NonEmpty[Share]  # accuracy if all images leave after l = 0..L blocks
-    # Mean number of blocks, for each of the log's `doubts`.
+    # Mean number of blocks, for each of DOUBTS.
     confident_depth: lists_of(NotNegative, "doubts")
     confident_score: lists_of(Share, "doubts")  # accuracy likewise
     confident: Exit
     fixed: Exit
-    unread = ("errors",)
-
-
-@dataclass
-class SettingDepth(Result):
-    """Nets of a setting, by seed."""
-
-    setting: Setting
-    nets: NonEmpty[NetDepth]
-    unread = ("judge_score",)
-
-
-@dataclass
-class DepthPerExampleLog(Log):
-    """runs/depth_per_example.json; `lost`: accuracy that an exit may cost."""
-
-    shares: NonEmpty[float]
-    fit_images: Count
-    doubts: lists_of(float, "doubts")
-    lost: float
-    settings: NonEmpty[SettingDepth]
-
-
-EXPERIMENT = Experiment(__name__, __doc__, DepthPerExampleLog)
 
 
 # ------------------------------------------------------------------------------------ depth and hardness
@@ -175,8 +138,7 @@ def relate(depth: np.ndarray, hardness: np.ndarray, held: np.ndarray, labels: np
     """Correlate the depth and the hardness of images within classes, (n,) each, also with `held` held constant."""
     values = np.array([depth, hardness, held])
     within = np.array([correlations(values[:, labels == label]) for label in np.unique(labels)])  # (classes, 3, 3)
-    constant = {LAST: rounded(partial(within).mean(), DIGITS)}
-    return Relation(rounded(within[:, 0, 1].mean(), DIGITS), constant)
+    return Relation(rounded(within[:, 0, 1].mean(), DIGITS), rounded(partial(within).mean(), DIGITS))
 
 
 def correlations(values: np.ndarray) -> np.ndarray:
@@ -285,51 +247,32 @@ def measure_exit(leaving: np.ndarray, right: np.ndarray) -> Exit:
 # ------------------------------------------------------------------------------------------------- nets
 
 
-def examine(setting: Setting, data: Dataset) -> SettingDepth:
-    """Load or train the nets of a setting, and examine each."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
-        nets = [models.obtain(source, data) for source in setting.sources]
-        logits = [net.predict(as_inputs(data.test_x, net.dtype)) for net in nets]
-        judged, *net_losses = (losses(of, data.test_y) for of in (judge(data), *logits))
-        found = []
-        for i, (source, net) in enumerate(zip(setting.sources, nets, strict=True)):
-            hardness = {JUDGE: judged, OTHERS: np.mean(net_losses[:i] + net_losses[i + 1 :], axis=0)}
-            found.append(examine_net(net, Training(source.training, data).net, data, hardness, source.training.seed))
-    return SettingDepth(None, setting, found)
-
-
-def examine_net(net: DeepNet, fresh: DeepNet, data: Dataset, hardness: dict[str, np.ndarray], seed: int) -> NetDepth:
-    """Examine a trained net and its untrained state `fresh`."""
-    right, doubt = exits(net, data.test_x, data.test_y)
-    confident, fixed = leave_when_sure(doubt), np.indices(right.shape)[0]
-    untrained, trained = (describe(of, data, hardness) for of in (fresh, net))
-    return NetDepth(
-        seed,
-        untrained=untrained,
-        trained=trained,
-        by_layer=rounded_all(right.mean(axis=1)),
-        confident_depth=rounded_all(confident.mean(axis=1)),
-        confident_score=rounded_all(outcome(confident, right).mean(axis=1)),
-        confident=measure_exit(confident, right),
-        fixed=measure_exit(fixed, right),
-    )
+def train(task: Task, data: Dataset) -> StudyRun:
+    """Load or train a net, and those of other seeds, and examine it and its untrained state."""
+    with one_thread():
+        net, fresh = models.trained(task.config, data), Training(task.config, data).net
+        others = [replace(task.config, seed=seed) for seed in models.SEEDS if seed != task.config.seed]
+        nets = [models.trained(config, data) for config in others]
+        judged, *by_others = (
+            losses(of, data.test_y)
+            for of in (judge(data), *(other.predict(as_inputs(data.test_x, other.dtype)) for other in nets))
+        )
+        hardness = {JUDGE: judged, OTHERS: np.mean(by_others, axis=0)}
+        right, doubt = exits(net, data.test_x, data.test_y)
+        confident, fixed = leave_when_sure(doubt), np.indices(right.shape)[0]
+        found = NetDepth(
+            untrained=describe(fresh, data, hardness),
+            trained=describe(net, data, hardness),
+            by_layer=rounded_all(right.mean(axis=1)),
+            confident_depth=rounded_all(confident.mean(axis=1)),
+            confident_score=rounded_all(outcome(confident, right).mean(axis=1)),
+            confident=measure_exit(confident, right),
+            fixed=measure_exit(fixed, right),
+        )
+    return StudyRun(None, task, net.params.flat.size, False, {}, found)
 
 
-def run(job: ExperimentJob) -> None:
-    nets = models.by_setting(job.dataset, job.data, job.smoke)
-    settings = [Setting(name, tuple(sources)) for name, sources in nets.items()]
-    job.keep(
-        shares=list(SHARES),
-        fit_images=min(SET_IMAGES, len(job.data.train_x)),
-        doubts=list(DOUBTS),
-        lost=LOST,
-        settings=job.run_missing(examine, settings, SettingDepth),
-    )
-
-
-EXPERIMENT.add_run(run, "measure the depth of every test image; resumable")
+STUDY = models.study(NetDepth, criteria={"error": lambda run: 1 - run.measured.by_layer[-1]})
 
 
 # ---------------------------------------------------------------------------------------- what was found
@@ -350,10 +293,11 @@ def variation(nets: Sequence[Depths]) -> np.ndarray:
     return 100 * column(nets, "spread") / np.sqrt(1 - column(nets, "of_class")) / mean_depth(nets)
 
 
-def related(nets: Sequence[Depths], hardness: str = JUDGE, held: str = "", measure: str = EFFECTIVE) -> np.ndarray:
-    """Return a correlation of each net within classes, (seeds,), or with a variable held constant."""
-    relations = [net.relations[measure][hardness] for net in nets]
-    return np.array([of.held[held] if held else of.within for of in relations], float)
+def related(
+    nets: Sequence[Depths], hardness: str = JUDGE, measure: str = EFFECTIVE, name: str = "within"
+) -> np.ndarray:
+    """Return a correlation of each net, (seeds,)."""
+    return column([net.relations[measure][hardness] for net in nets], name)
 
 
 def judge_hardness(trained: np.ndarray, untrained: np.ndarray) -> Verdict:
@@ -372,9 +316,10 @@ def judge_variation(trained: np.ndarray, untrained: np.ndarray) -> Verdict:
     return judge_better(interval(trained - untrained - VARIED), 0)
 
 
-def numbers(log: DepthPerExampleLog) -> dict:
+def numbers(results: Results) -> dict:
     """Return what the page quotes: means and intervals of ReLU, tanh from −2 and tanh from −4, in this order."""
-    nets = {state: [[getattr(net, state) for net in of.nets] for of in log.settings] for state in STATES}
+    seen = [[run.measured for run in runs] for runs in results.by_cell().values()]
+    nets = {state: [[getattr(net, state) for net in of] for of in seen] for state in STATES}
 
     def each(records: Iterable, measure: Callable[..., np.ndarray], *arguments: str) -> list[float]:
         return [of for setting in records for of in interval(measure(setting, *arguments))]
@@ -383,7 +328,7 @@ def numbers(log: DepthPerExampleLog) -> dict:
         pairs = zip(nets["trained"], nets["untrained"], strict=True)
         return [judge(*(measure(of, *arguments) for of in both)) for both in pairs]
 
-    exits = {family: [[getattr(net, family) for net in of.nets] for of in log.settings] for family in EXITS}
+    exits = {family: [[getattr(net, family) for net in of] for of in seen] for family in EXITS}
     differ = rule(judge_variation, variation)
     return {
         "depth": each(nets["trained"], mean_depth),
@@ -391,36 +336,35 @@ def numbers(log: DepthPerExampleLog) -> dict:
         "correlation": {state: each(nets[state], related) for state in STATES},
         "of_others": each(nets["trained"], related, OTHERS),
         "spread": {state: each(nets[state], variation) for state in STATES},
-        "held": {JUDGE: each(nets["trained"], related, JUDGE, LAST)},
-        "changes": {of: each(nets["trained"], related, JUDGE, "", of) for of in MEASURES[1:]},
-        "by_changes": {of: rule(judge_hardness, related, JUDGE, "", of) for of in MEASURES[1:]},
+        "held": {JUDGE: each(nets["trained"], related, JUDGE, EFFECTIVE, "held")},
+        "changes": {of: each(nets["trained"], related, JUDGE, of) for of in MEASURES[1:]},
+        "by_changes": {of: rule(judge_hardness, related, JUDGE, of) for of in MEASURES[1:]},
         "blocks_computed": {family: each(exits[family], column, "depth") for family in EXITS},
         "points_lost": {family: [100 * of for of in each(exits[family], column, "lost")] for family in EXITS},
-        "allowed": 100 * log.lost,
-        "blocks": len(log.settings[0].nets[0].by_layer) - 1,
-        "seeds": len(log.settings[0].nets),
+        "blocks": len(seen[0][0].by_layer) - 1,
+        "seeds": len(seen[0]),
         "harder": combine(rule(judge_hardness, related)),
         "differ": combine(differ),
         "differ_in": [of == Verdict.REPRODUCED for of in differ],
-        "by_points": VARIED,
     }
 
 
-def figure(log: DepthPerExampleLog) -> Figure:
+def figure(results: Results) -> Figure:
     """Draw, by setting, effective depth by hardness within classes, above, and below the error of early exits."""
-    title, columns = "Harder images open fewer gates; early exits rarely pay", len(log.settings)
-    figure, (above, below) = new_figure(title, 5.8, nrows=2, ncols=columns, sharey="row")
+    title, by_cell = "Harder images open fewer gates; early exits rarely pay", results.by_cell()
+    figure, (above, below) = new_figure(title, 5.8, nrows=2, ncols=len(by_cell), sharey="row")
     blue, yellow = {"color": COLORS["highway"]}, {"color": COLORS["lstm"]}
-    for depths, errors, setting in zip(above, below, log.settings, strict=True):
+    for depths, errors, (cell, runs) in zip(above, below, by_cell.items(), strict=True):
+        seen = [run.measured for run in runs]
         for state, color in STATES.items():
-            nets = [getattr(net, state) for net in setting.nets]
+            nets = [getattr(net, state) for net in seen]
             off_mean = 100 * ((column(nets, "by_part").T / mean_depth(nets)).T - 1)
             draw_seeds(depths, np.arange(1, PARTS + 1), off_mean, label=f"{state} net", color=color)
         draw_level(depths, 0, "_mean")
-        depths.set(title=name_setting(setting.setting.sources[0].training), xticks=(1, PARTS))
+        depths.set(title=cell.arm, xticks=(1, PARTS))
 
-        same, sure = (100 * (1 - column(setting.nets, name)) for name in ("by_layer", "confident_score"))
-        reached, chosen = column(setting.nets, "confident_depth"), [net.confident for net in setting.nets]
+        same, sure = (100 * (1 - column(seen, name)) for name in ("by_layer", "confident_score"))
+        reached, chosen = column(seen, "confident_depth"), [net.confident for net in seen]
         draw_seeds(errors, np.arange(same.shape[1]), same, label="all after the same block", **yellow)
         errors.plot(reached.T, sure.T, linewidth=1, alpha=0.4, **blue)
         errors.plot(reached.mean(axis=0), sure.mean(axis=0), label="each when the net is sure", **blue)

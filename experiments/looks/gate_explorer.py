@@ -15,6 +15,7 @@ import string
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,14 @@ from highway_lab.datasets import load_dataset
 from highway_lab.fields import Count, NonEmpty, NotNegative, Pixel, Share, dict_of, lists_of
 from highway_lab.figures import SEQUENTIAL, differences, drawing, name_with_digest
 from highway_lab.intervals import Interval, difference, interval
-from highway_lab.logs import Log, RunLog, rounded_all
+from highway_lab.logs import RunLog, rounded_all
 from highway_networks import BLOCKS, Config, Dataset, DeepNet, InputError, as_inputs
 
 from .. import common
-from ..common import CHANCE, Experiment, by_config, points
+from ..common import CHANCE, by_config, points
 from ..study import Results, accuracies
 from . import measurement, models
-from .models import Model
+from .models import Look
 from .recording import Equation
 
 SEED = 0  # of the untrained net
@@ -66,22 +67,17 @@ class EffectiveDepth:
 
 
 @dataclass
-class GateExplorerLog(Log):
-    """runs/gate_explorer.json; `pixels` (classes, H, W) of typical images, number of `images` in each class.
+class Explored(Look):
+    """What is seen of a net; `pixels` (classes, H, W) of typical images, number of `images` in each class.
 
     `untrained_errors`: the untrained net's with the first k layers of each of ENDS closed, k = 0..L.
     """
 
-    model: Model
-    seed: Count
     pixels: lists_of(Pixel, "K", "H", "W")
     images: lists_of(Count, "K")
     trained: EffectiveDepth
     untrained: EffectiveDepth
     untrained_errors: dict_of(ENDS, NonEmpty[Share])
-
-
-EXPERIMENT = Experiment(__name__, __doc__, GateExplorerLog, nets=models.NETS)
 
 
 class SmallGenerator:
@@ -140,8 +136,8 @@ def by_class(gates: np.ndarray, labels: np.ndarray, classes: int) -> EffectiveDe
     return EffectiveDepth(*(rounded_all(values, DIGITS) for values in (means, sds, gates.mean(axis=0))))
 
 
-def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
-    """Return the fields of the log; raises InputError unless images are square and grey, blocks elementwise."""
+def measure(net: DeepNet, data: Dataset, common: Look) -> Explored:
+    """Look into a net; raises InputError unless images are square and grey, blocks elementwise."""
     Equation(net.config["block"], net.block, net.activation, net.hidden)
     channels, height, width = data.test_x.shape[1:]
     if channels != 1 or height != width:
@@ -162,31 +158,32 @@ def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
     closed, layers = measurement.closing_images(data), np.arange(net.depth)
     orders = {"first": layers, "last": layers[::-1]}
 
-    return {
-        "seed": SEED,
-        "pixels": data.test_x[typical, 0].tolist(),
-        "images": images.tolist(),
-        "trained": by_class(gates, data.test_y, data.outputs),
-        "untrained": by_class(fresh_gates, data.test_y, data.outputs),
-        "untrained_errors": {end: rounded_all(measurement.close_in_order(fresh, *closed, orders[end])) for end in ENDS},
-    }
+    return Explored(
+        **vars(common),
+        pixels=data.test_x[typical, 0].tolist(),
+        images=images.tolist(),
+        trained=by_class(gates, data.test_y, data.outputs),
+        untrained=by_class(fresh_gates, data.test_y, data.outputs),
+        untrained_errors={end: rounded_all(measurement.close_in_order(fresh, *closed, orders[end])) for end in ENDS},
+    )
 
 
-models.add_look(EXPERIMENT, look)
+of_net, train = models.of_net, partial(models.look, measure=measure)
+STUDY = models.looks(Explored, "")[""]
 
 
-def numbers(log: GateExplorerLog) -> dict:
+def numbers(results: Results) -> dict:
     """Return what the page quotes: effective depths of the classes, lowest and highest, trained and untrained."""
+    seen = results.runs[0].measured
     return {
-        "trained": (min(log.trained.mean), max(log.trained.mean)),
-        "untrained": (min(log.untrained.mean), max(log.untrained.mean)),
+        state: (min(of.mean), max(of.mean)) for state, of in (("trained", seen.trained), ("untrained", seen.untrained))
     }
 
 
 # ------------------------------------------------------------------------------------------ the page
 
 
-def page(log: GateExplorerLog) -> str:
+def page(results: Results) -> str:
     """Return the page, which needs no other file; raises InputError if the net's file is no longer the log's.
 
     It is article/page.html with its style and its programs in it, the equations of the net's layers, and one JSON
@@ -194,7 +191,8 @@ def page(log: GateExplorerLog) -> str:
     has of this net, accuracies of plain and highway nets by depth, the digits on which visitors train nets, and
     colours. What no log tells is left out. `make screenshot` draws the page's picture.
     """
-    net, (lesions_path, lesioned), (sweep_paths, sweep) = load(log), lesion_curve(log), depth_sweep()
+    seen, dataset = results.runs[0].measured, results.dataset
+    net, (lesions_path, lesioned), (sweep_paths, sweep) = load(seen), lesion_curve(results), depth_sweep()
     signs, blocks = net.block.bias_signs, {"plain": BLOCKS["plain"], net.config["block"]: net.block}
     plain, equation = (Equation(name, block, net.activation, net.hidden) for name, block in blocks.items())
     factors, multiples = as_integers(net)
@@ -204,22 +202,22 @@ def page(log: GateExplorerLog) -> str:
     there = ((lesions_path, lesioned), (small_path, nets), *((path, sweep) for path in sweep_paths))
     sources = [path for path, content in there if content]
     content = {
-        "sources": [name_with_digest(path) for path in (log.model.source.file, *sources)],
-        "dataset": name_data(log.dataset.name),
-        "classes": log.dataset.classes,
-        "of_digits": log.dataset.name in OF_DIGITS or "".join(log.dataset.classes) == string.digits,
-        "config": log.model.net,
+        "sources": [name_with_digest(path) for path in (seen.file, *sources)],
+        "dataset": name_data(dataset.name),
+        "classes": dataset.classes,
+        "of_digits": dataset.name in OF_DIGITS or "".join(dataset.classes) == string.digits,
+        "config": net.config,
         "biases": {branch: signs.get(branch, 0) * net.config["gate_bias"] for branch in net.block.branches},  # initial
         "formula": equation.formula(),
-        "test_score": log.model.test_score,
+        "test_score": seen.score,
         "factors": factors,
         "weights": packed(multiples.view(np.uint8).reshape(-1, 2).T),  # all low bytes, all high ones: compresses better
-        "seed": log.seed,
-        "pixels": [np.ravel(image).tolist() for image in log.pixels],
-        "framing": framing(np.array(log.pixels)),
+        "seed": SEED,
+        "pixels": [np.ravel(image).tolist() for image in seen.pixels],
+        "framing": framing(np.array(seen.pixels)),
         "effective_depth": {
-            name: asdict(of) | {"all": float(np.average(of.mean, weights=log.images))}
-            for name, of in (("trained", log.trained), ("untrained", log.untrained))
+            name: asdict(of) | {"all": float(np.average(of.mean, weights=seen.images))}
+            for name, of in (("trained", seen.trained), ("untrained", seen.untrained))
         },
         "lesions": lesioned,
         "sweep": sweep,
@@ -252,41 +250,40 @@ def framing(pixels: np.ndarray) -> dict[str, Any]:
     return {"box": int((end - first).max()), "by_mass": bool(spread["mass"] < spread["box"])}
 
 
-def load(log: GateExplorerLog) -> DeepNet:
+def load(seen: Explored) -> DeepNet:
     """Load the net of the log; raises InputError if its file has changed."""
-    source = log.model.source
-    net, found = DeepNet.load(source.file), name_with_digest(source.file)
-    if source.sha256 and not found.endswith(source.sha256):
-        remedy = f"make its log anew with {log.command}"
-        raise InputError(f"{source.file}: expected the net of sha256 {source.sha256}, found {found}; {remedy}")
+    net, found = DeepNet.load(seen.file), name_with_digest(seen.file)
+    if seen.sha256 and not found.endswith(seen.sha256):
+        remedy = f"make its log anew: python -m experiments gate_explorer run --model {seen.file}"
+        raise InputError(f"{seen.file}: expected the net of sha256 {seen.sha256}, found {found}; {remedy}")
     return net
 
 
-def lesion_curve(log: GateExplorerLog) -> tuple[Path, dict[str, Any] | None]:
+def lesion_curve(results: Results) -> tuple[Path, dict[str, Any] | None]:
     """Return the path of a log of lesions, and the errors of this very net with layers closed, if it is there."""
-    lesions, sha256 = common.load("lesions"), log.model.source.sha256 or "none"
-    path = lesions.log_path(log.dataset.name)
+    lesions, seen = common.load("lesions"), results.runs[0].measured
+    sha256, name = seen.sha256 or "none", results.dataset.name
+    path = lesions.log_path("" if name == lesions.datasets[""] else name)
     logs = [path, *path.parent.glob(f"{path.stem}-*-{sha256[:8]}.json")]  # the second by lesions run --model
     for path in filter(Path.exists, logs):
-        measured = lesions.read(path)
-        net = next((net for net in measured.nets if net.source.sha256 == sha256), None)
-        if net:
-            others = [of for of in measured.nets if of.source.training]
-            last = [100 - 100 * of.closings[ENDS["last"]].errors[0][-1] for of in others]
+        log = lesions.read(path)
+        if net := next((run.measured for run in log.runs if run.measured.sha256 == sha256), None):
+            others = [run for run in log.runs if not run.cell.file]
+            last = [100 - 100 * run.measured.closings[ENDS["last"]].errors[-1] for run in others]
             return path, {
-                "images": measured.dataset.n_train,
+                "images": log.dataset.n_train,
                 "none": net.error,
                 "each": net.lesioned_error,
-                "idle": measured.idle,
+                "idle": measurement.IDLE,
                 "idle_share": net.idle_share,
-                "set_images": measured.set_images,
-                "point": measured.point,
-                "trained": {end: net.closings[order].errors[0] for end, order in ENDS.items()},
-                "untrained": log.untrained_errors,
-                "spared": {end: net.closings[order].spared[0] for end, order in ENDS.items()},
+                "set_images": min(measurement.SET_IMAGES, log.dataset.n_train),
+                "point": measurement.POINT,
+                "trained": {end: net.closings[order].errors for end, order in ENDS.items()},
+                "untrained": seen.untrained_errors,
+                "spared": {end: net.closings[order].spared for end, order in ENDS.items()},
                 "nets": len(others),
-                "seeds": name_numbers([of.source.training.seed for of in others]),
-                "epochs": name_numbers(sorted({of.source.training.epochs for of in others})),
+                "seeds": name_numbers([run.config.seed for run in others]),
+                "epochs": name_numbers(sorted({run.config.epochs for run in others})),
                 "first_layer": value_and_half(interval(last)),
             }
     return path, None

@@ -12,8 +12,9 @@ block has the most open gates. The rule, put in this form after the runs, asks f
 has no interval over seeds, so ONE_NET stands in its place: less than that above or below is inconclusive.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import FigureBase
@@ -21,15 +22,15 @@ from matplotlib.ticker import MaxNLocator
 
 from highway_lab.fields import Count, lists_of
 from highway_lab.figures import differences, part_each, set_title
-from highway_lab.logs import Log, rounded_all
+from highway_lab.logs import rounded_all
 from highway_networks import Dataset, DeepNet, as_inputs
 
 from ..claims import judge_better, share_of_nets
-from ..common import Experiment
 from ..common_figures import SHOWN, draw_map, minus
+from ..study import Results, StudyRun
 from . import models
-from .measurement import CLOSED, DIGITS, OPEN, RARE, SEED, Gates, measure_gates, summarize
-from .models import Model
+from .measurement import DIGITS, SEED, Gates, measure_gates, summarize
+from .models import Look
 
 
 @dataclass
@@ -43,67 +44,56 @@ class Maps:
 
 
 @dataclass
-class GateMapsLog(Log):
-    """runs/gate_maps.json; `sample` is an index into the training images, `label` its class."""
+class GateMaps(Look):
+    """What is seen of a net; `sample` is an index into the training images, `label` its class."""
 
-    model: Model
     sample: Count
     label: Count
     maps: Maps
     claims: Gates
-    closed: float  # thresholds: see CLOSED, OPEN, RARE
-    open: float
-    rare: float
-    unread = ("untrained", "most")
 
 
-EXPERIMENT = Experiment(__name__, __doc__, GateMapsLog, tuple(models.NETS), models.PAPER_LOG, models.NETS)
-
-
-def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
+def measure(net: DeepNet, data: Dataset, common: Look) -> GateMaps:
     sample = int(np.random.default_rng(SEED).integers(len(data.train_x)))
     _, cache = net.forward(as_inputs(data.train_x[sample][None], net.dtype))
     activity = measure_gates(net, data.train_x)
-    return {
-        "sample": sample,
-        "label": int(data.train_y[sample]),
-        "maps": Maps(
-            b_T=rounded_all(net.params["b_T"]),  # in full: they may have moved little
-            mean_T=rounded_all(activity.T, DIGITS),
-            sample_T=rounded_all(cache.T[..., 0], DIGITS),
-            sample_y=rounded_all(cache.x[1:, :, 0], DIGITS),
-        ),
-        "claims": summarize(net, activity),
-        "closed": CLOSED,
-        "open": OPEN,
-        "rare": RARE,
-    }
+    maps = Maps(
+        b_T=rounded_all(net.params["b_T"]),  # in full: they may have moved little
+        mean_T=rounded_all(activity.T, DIGITS),
+        sample_T=rounded_all(cache.T[..., 0], DIGITS),
+        sample_y=rounded_all(cache.x[1:, :, 0], DIGITS),
+    )
+    return GateMaps(
+        **vars(common), sample=sample, label=int(data.train_y[sample]), maps=maps, claims=summarize(net, activity)
+    )
 
 
-models.add_look(EXPERIMENT, look)
+DATASET, of_net = models.DATASET, models.of_net
+train = partial(models.look, measure=measure)
+STUDY = models.looks(GateMaps, "", "cifar-10", "paper")
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
-
-def numbers(*logs: GateMapsLog) -> dict:
+def numbers(results: Mapping[str, Results]) -> dict:
     """Return what the page quotes, by data set: the block whose gates are most open, and the verdict on it."""
 
-    def found(log: GateMapsLog) -> dict:
-        mean_T = np.mean(log.maps.mean_T, axis=1)
+    def found(run: StudyRun) -> dict:
+        mean_T = np.mean(run.measured.maps.mean_T, axis=1)
         return {
             "most open": {"block": int(mean_T.argmax()) + 1, "mean T": float(mean_T.max())},
+            "train_score": 100 * run.measured.train_score,
+            "test_score": 100 * run.measured.score,
             "early gates are open": judge_better(share_of_nets([100 * mean_T.max() - 50]), 0),
         }
 
-    return {"of": {models.name_look(log): found(log) for log in logs}}
+    return {"of": {name: found(run) for name, run, _ in models.runs_of(results)}}
 
 
 @part_each(height=4.7)
-def maps_figure(part: FigureBase, log: GateMapsLog) -> None:
+def draw_maps(part: FigureBase, shown: tuple[str, StudyRun, Results]) -> None:
     """Draw the four maps; above each stands the range of its colours, as it differs between nets."""
-    net, maps = log.model.net, {name: np.array(values) for name, values in vars(log.maps).items()}
-    start, mean_end = net["gate_bias"], np.quantile(np.abs(maps["mean_T"]), SHOWN)
+    _, run, results = shown
+    maps = {name: np.array(values) for name, values in vars(run.measured.maps).items()}
+    start, mean_end = run.config.gate_bias, np.quantile(np.abs(maps["mean_T"]), SHOWN)
     moved = np.quantile(np.abs(maps["b_T"] - start), SHOWN)
     end = max(1, np.abs(maps["sample_y"]).max())  # tanh keeps a highway net's outputs within ±1, not any block's
     gates = maps["mean_T"], maps["sample_T"]
@@ -112,10 +102,10 @@ def maps_figure(part: FigureBase, log: GateMapsLog) -> None:
         ("bias", f"$b_T$; white: start, {minus(float(f'{start:.3g}'))}", differences(moved, start), "both"),
         ("mean gate", "T, mean of all images", {"vmin": lowest, "vmax": mean_end}, "max"),
         ("gate, one image", "T", {"vmin": lowest, "vmax": highest}, "neither"),
-        ("output, same image", "y", differences(end) if net["activation"] == "tanh" else {"vmin": 0}, "neither"),
+        ("output, same image", "y", differences(end) if run.config.activation == "tanh" else {"vmin": 0}, "neither"),
     )
-    closed = f"{100 * log.claims.closed_for_a_sample:.0f} % of the gates are closed for an image"
-    set_title(part, f"{models.name_shown(log)}: {closed}")
+    closed = f"{100 * run.measured.claims.closed_for_a_sample:.0f} % of the gates are closed for an image"
+    set_title(part, f"{models.name_shown(run, results)}: {closed}")
     grid = part.subplots(ncols=len(panels), sharey=True)
     for axes, values, (title, label, style, extend) in zip(grid, maps.values(), panels, strict=True):
         image = draw_map(axes, values, **style)
@@ -125,4 +115,4 @@ def maps_figure(part: FigureBase, log: GateMapsLog) -> None:
     grid[0].set_ylabel("block, from input to output")
 
 
-FIGURES = {"fig2_gate_maps.png": maps_figure}
+FIGURES = {"fig2_gate_maps.png": lambda results: draw_maps(*models.runs_of(results))}

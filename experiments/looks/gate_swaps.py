@@ -16,20 +16,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from highway_lab.fields import NonEmpty, Share, dict_of, lists_of
+from highway_lab.fields import Share, dict_of, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, draw_level, new_figure
 from highway_lab.intervals import interval
-from highway_lab.logs import Log, Result, grouped, rounded_all
+from highway_lab.logs import rounded_all
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
 from ..claims import ACCURACY_MARGIN, combine, judge_better
-from ..common import Experiment, ExperimentJob
-from ..common_figures import PAPER, name_setting
+from ..common_figures import PAPER
+from ..study import Results, StudyRun, Task
 from . import measurement, models
 from .measurement import in_batches, walk
-from .models import Source
 
 GATES, STATES = "T", "H"  # the branches
 OWN, UNTRAINED = "own", "untrained net"
@@ -42,14 +41,6 @@ DIGITS = 4  # significant ones
 Donor = Callable[[slice], np.ndarray]  # returns a branch of all layers, (L, D, B), for a slice of the images
 
 
-@dataclass(frozen=True)
-class Task:
-    """A net and the setting that it shares with nets of other seeds."""
-
-    setting: str
-    source: Source
-
-
 @dataclass
 class Swap:
     """Effect of given gates, or H, in all layers at once, as shares of the images."""
@@ -57,7 +48,6 @@ class Swap:
     error: Share
     as_donor: Share  # predicted as the class of the donor, which is not the image's own
     changed: Share  # predicted as another class than with its own gates, or H
-    unread = ("distance",)
 
 
 @dataclass
@@ -65,27 +55,17 @@ class Curves:
     """Errors with gates given in one layer only."""
 
     each: lists_of(Share, "L")
-    unread = ("distance", "first", "last")
 
 
 @dataclass
-class NetSwaps(Result):
+class NetSwaps:
     """Swaps in one net by kind of donor; `untrained`: gates swapped within the net before training."""
 
-    task: Task
     error: Share
     gates: dict_of(KINDS, Swap)
     states: dict_of(IMAGES, Swap)
     untrained: dict_of(IMAGES, Swap)
     layers: dict_of((SAME, OTHER), Curves)  # of gates
-
-
-@dataclass
-class GateSwapsLog(Log):
-    nets: NonEmpty[NetSwaps]
-
-
-EXPERIMENT = Experiment(__name__, __doc__, GateSwapsLog)
 
 
 def draw_partners(labels: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -143,9 +123,9 @@ def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray, donor: 
     return Curves(rounded_all(wrong / len(labels), DIGITS))
 
 
-def examine(task: Task, data: Dataset) -> NetSwaps:
+def train(task: Task, data: Dataset) -> StudyRun:
     """Load or train a net, and measure all swaps."""
-    config, images, labels = task.source.training, data.test_x, data.test_y
+    config, images, labels = task.config, data.test_x, data.test_y
     partners = draw_partners(labels, np.random.default_rng(config.seed))
 
     def swap(net: DeepNet, branch: str, donors: dict[str, tuple[Donor, np.ndarray]]) -> dict[str, Swap]:
@@ -156,7 +136,7 @@ def examine(task: Task, data: Dataset) -> NetSwaps:
         return {kind: (from_images(net, images[of], branch), labels[of]) for kind, of in whose.items()}
 
     with one_thread():
-        net, untrained = models.obtain(task.source, data), Training(config, data).net
+        net, untrained = models.trained(config, data), Training(config, data).net
         means = measurement.class_means(net, data.train_x, data.train_y).astype(net.dtype)
         another = labels[partners[OTHER]]
         overall = np.average(means, axis=0, weights=np.bincount(data.train_y, minlength=len(means)))
@@ -166,9 +146,7 @@ def examine(task: Task, data: Dataset) -> NetSwaps:
             OVERALL_MEAN: (from_means(np.broadcast_to(overall, means.shape), labels), labels),
             UNTRAINED: (from_images(untrained, images, GATES), labels),
         }
-        return NetSwaps(
-            None,
-            task=task,
+        swaps = NetSwaps(
             error=rounded(np.mean(net.predict(as_inputs(images, net.dtype)).argmax(axis=1) != labels), DIGITS),
             gates=swap(net, GATES, donors_of(net, GATES) | no_image),
             states=swap(net, STATES, donors_of(net, STATES)),
@@ -178,22 +156,17 @@ def examine(task: Task, data: Dataset) -> NetSwaps:
                 for kind in (SAME, OTHER)
             },
         )
+    return StudyRun(None, task, net.params.flat.size, False, {}, swaps)
 
 
-def run(job: ExperimentJob) -> None:
-    settings = models.by_setting(job.dataset, job.data, job.smoke)
-    tasks = [Task(setting, source) for setting, sources in settings.items() for source in sources]
-    job.keep(nets=job.run_missing(examine, tasks, NetSwaps))
-
-
-EXPERIMENT.add_run(run, "swap gates between images; resumable")
+STUDY = models.study(NetSwaps, criteria={"error": lambda run: run.measured.error})
 
 
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def settings(log: GateSwapsLog) -> dict[str, list[NetSwaps]]:
-    return dict(sorted(grouped(log.nets, lambda net: name_setting(net.task.source.training)).items()))
+def by_setting(results: Results) -> dict[str, list[NetSwaps]]:
+    return {cell.arm: [run.measured for run in runs] for cell, runs in results.by_cell().items()}
 
 
 def points(nets: Sequence[NetSwaps], branch: str, kind: str, measure: str = "error") -> np.ndarray:
@@ -201,17 +174,17 @@ def points(nets: Sequence[NetSwaps], branch: str, kind: str, measure: str = "err
     return np.array([100 * getattr(getattr(net, branch)[kind], measure) for net in nets])
 
 
-def numbers(log: GateSwapsLog) -> dict:
+def numbers(results: Results) -> dict:
     """Return what the page quotes: means and intervals, in %, of ReLU, tanh from −2 and tanh from −4, in this order.
 
     The rule, in this form since the runs, judges by gates that depend on no image: do they cost more than an image's
     own? Gates of another class would not do, as they tell a wrong class. Untrained nets are no control: their error is
     that of chance, so they have nothing to lose. A question of ours is whether gates of the same class cost anything.
     """
-    groups = settings(log)
+    groups = by_setting(results)
 
     def shares(branch: str, measure: str) -> dict[str, list[float]]:
-        kinds = getattr(log.nets[0], branch)
+        kinds = getattr(groups[PAPER][0], branch)
         return {
             kind: [of for nets in groups.values() for of in interval(points(nets, branch, kind, measure))]
             for kind in kinds
@@ -230,7 +203,7 @@ def numbers(log: GateSwapsLog) -> dict:
         "verdict": judged[OVERALL_MEAN].pop(PAPER),
         "of_others": combine(judged[OVERALL_MEAN].values()),
         "of_same_class": combine(judged[SAME].values()),
-        "gate_bias": [nets[0].task.source.training.gate_bias for nets in groups.values()],
+        "gate_bias": [models.SETTINGS[of].gate_bias for of in groups],
         "seeds": len(groups[PAPER]),
     }
 
@@ -245,9 +218,9 @@ DRAWN = {
 TICKS = (0.1, 1, 10, 100)  # of errors in %
 
 
-def figure(log: GateSwapsLog) -> Figure:
+def figure(results: Results) -> Figure:
     """Draw, by setting, the error with gates given in all blocks, above, and its rise by the one that gets them."""
-    groups = settings(log)
+    groups = by_setting(results)
     figure, (above, below) = new_figure(
         "The wrong gates cost trained nets accuracy",
         6.2,

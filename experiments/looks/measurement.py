@@ -116,13 +116,6 @@ class Gates:
     change: NonEmpty[float]  # mean norm of y - x, by layer
     bias_and_mean_T: float | None
     bias_and_layer: float | None
-    unread = (
-        "bias_change",
-        "ever_open",
-        "bias_and_mean_T_by_gate",
-        "layer_of_most_change",
-        "sample_layer_of_most_change",
-    )
 
 
 def summarize(net: DeepNet, activity: Activity) -> Gates:

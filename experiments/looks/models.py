@@ -3,31 +3,32 @@
 What the paper's figures 2 to 4 count as layers 1, 2, ... are the net's blocks; what they call blocks are its units.
 """
 
-import argparse
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from highway_lab import checkpoints
-from highway_lab.console import name_data
+from highway_lab.console import digest_of_config, name_data
 from highway_lab.fields import Share
 from highway_lab.files import make_place
-from highway_lab.logs import environment
+from highway_lab.logs import digest_of_samples, environment
 from highway_lab.nets import load_net
+from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import LOSSES, Config, Dataset, DeepNet, InputError, as_inputs, evaluate, rounded
 
-from ..common import Experiment, ExperimentJob, sha256_of
-from ..common_figures import name_setting
+from ..common import sha256_of
+from ..common_figures import PAPER, name_setting
+from ..study import Arm, Cell, Looks, NetCell, Results, Stage, Study, StudyRun, Task
 from .measurement import ROWS, progress
 
-EPOCHS = 10  # of a net that is trained to be looked into
 LONG = 60  # epochs of nets that are compared by setting
 LAST_RATE = 0.2  # as a share of the first, where FALLBACK is trained long
+N_TRAIN, N_TEST = 60_000, 10_000  # all images of MNIST
 PAPER_BIASES = (-2.0, -4.0)  # of the paper's best tanh nets for MNIST and CIFAR-100
 SEEDS = (0, 1, 3)  # RELU diverges from seed 2
 FALLBACK = Config(  # cifar_net chose this rate, too
@@ -39,7 +40,6 @@ FALLBACK = Config(  # cifar_net chose this rate, too
     momentum=0.9,
     clip=0.0,
 )
-SMOKE = replace(FALLBACK, depth=6, hidden=20)
 RELU = replace(  # the best 50-layer setting of an earlier search of four epochs
     FALLBACK,
     activation="relu",
@@ -50,133 +50,124 @@ RELU = replace(  # the best 50-layer setting of an earlier search of four epochs
     momentum=0.986845,
 )
 BEST = replace(  # that of the depth search, whose net is the first of NETS
-    RELU, gate_bias=-5.20063, lr=0.0305493, lr_decay=0.9999152695000469, momentum=0.903248
+    RELU, gate_bias=-5.20063, lr=0.0305493, lr_decay=0.9999152695000469, momentum=0.903248, seed=2_000_027
 )
-PAPER_SETTING = f"{FALLBACK.activation}, b_T {PAPER_BIASES[0]:.2g}"  # of its net for MNIST
-PAPER_LOG = {"paper": "run --paper"}
+DECAY = LAST_RATE ** (1 / (LONG * math.ceil(N_TRAIN / FALLBACK.batch_size)))
+SETTINGS = {  # of nets that are compared, by name
+    name_setting(of): of for of in (RELU, *(replace(FALLBACK, gate_bias=bias, lr_decay=DECAY) for bias in PAPER_BIASES))
+}
 NETS = {"mnist": Path("models/highway-50.npz"), "cifar-10": Path("models/highway-50-cifar-10.npz")}
+MNIST, CIFAR = (NetCell(path.stem, path.as_posix()) for path in NETS.values())
+OF_MNIST, OF_CIFAR = {"n_train": N_TRAIN, "n_test": N_TEST}, {"n_train": 50_000, "n_test": 1_000}
+LOOKED_INTO = {  # single nets, by the endings of logs; how those of files are trained where there is no file
+    "": (MNIST, replace(BEST, **OF_MNIST, epochs=40)),
+    "cifar-10": (CIFAR, replace(FALLBACK, **OF_CIFAR, epochs=25, seed=100)),
+    "paper": (NetCell(PAPER), replace(SETTINGS[PAPER], **OF_MNIST, epochs=LONG)),
+}
+DATASET = {"cifar-10": "cifar-10"}
 CHECKPOINTS = Path("runs/checkpoints")
 
 
-@dataclass(frozen=True)
-class Source:
-    """Origin of a net: an existing file, or a training whose net is kept in that file."""
-
-    file: str
-    sha256: str | None  # of an existing file
-    training: Config | None  # of a net that is trained here
-
-
 @dataclass
-class Model:
-    """A net that was looked into and its scores; `net` is DeepNet.config, the loss is in nats."""
+class Look:
+    """What every look at a single net says of it: its file, with a digest unless it was trained here, and its scores.
 
-    source: Source
-    net: dict[str, int | float | str]
-    train_loss: float
-    train_score: Share
-    test_score: Share
-
-
-def add_run(
-    experiment: Experiment, measure: Callable[[ExperimentJob], None], help: str, *, cluster: bool = True
-) -> argparse.ArgumentParser:
-    """Add the `run` of an experiment that looks into nets; returns its parser."""
-    parser = experiment.add_run(measure, help, folders=True, cluster=cluster)
-    nets = ", ".join(f"{path} for {dataset}" for dataset, path in NETS.items())
-    parser.add_argument("--model", type=Path, metavar="NET.npz", help=f"default: {nets}; else train one")
-    return parser
-
-
-def add_look(experiment: Experiment, measure: Callable[[DeepNet, Dataset, int], dict[str, Any]]) -> None:
-    """Add the `run` of an experiment that looks into a single net.
-
-    measure(net, data, jobs) returns the fields of its log but `model`.
+    The loss is in nats, and that of all training images, as is `train_score`; `score` is on test images.
     """
 
-    def look(job: ExperimentJob) -> None:
-        from threadpoolctl import threadpool_limits
+    file: str
+    sha256: str | None
+    train_loss: float
+    train_score: Share
+    score: Share
 
-        if job.arguments.paper:
-            source, *_ = by_setting(job.dataset, job.data, job.smoke)[PAPER_SETTING]
-            job = job.for_more("paper")
-        else:
-            source = find_net(job) or from_training("inside", job, epochs=EPOCHS, seed=0)
-            job = job.named_after(job.arguments.model)
-        make_place(job.path)
-        with threadpool_limits(1):
-            net = obtain(source, job.data)
-            measured = measure(net, job.data, job.arguments.jobs)
-            job.keep(model=describe(source, net, job.data), **measured)
 
-    parser = add_run(experiment, look, "look into a net", cluster=False)
-    parser.add_argument(
-        "--paper", action="store_true", help="look into one in the paper's setting for MNIST, trained here"
+def look(task: Task, data: Dataset, *, measure: Callable[[DeepNet, Dataset, Look], Any]) -> StudyRun:
+    """Look into a single net; measure(net, data, common) returns what is measured."""
+    loss = LOSSES["cross-entropy"]
+    with one_thread():
+        net, file, sha256 = obtain(task, data)
+        train_loss, train_score = evaluate(net, data.train_x, data.train_y, loss)
+        _, score = evaluate(net, data.test_x, data.test_y, loss)
+        common = Look(file, sha256, rounded(train_loss), rounded(train_score), rounded(score))
+        measured = measure(net, data, common)
+    return StudyRun(None, task, net.params.flat.size, False, {}, measured)
+
+
+def looks(measured: type, *endings: str) -> dict[str, Looks]:
+    """Return the studies that look into those of LOOKED_INTO."""
+    return {of: look_at(measured, dict([LOOKED_INTO[of]])) for of in endings}
+
+
+def look_at(measured: type, nets: Mapping[NetCell, Config], seeds: Sequence[int] = ()) -> Looks:
+    return Looks({}, [], [], config=Config, measured=measured).of(nets, seeds)
+
+
+def of_net(study: Looks, path: Path, data: Dataset) -> Looks:
+    """Return the same look at a net in a file; raises InputError unless it is a highway net for these images."""
+    net, known = load(path, data), {of.name for of in fields(Config)}
+    config = {name: value for name, value in net.config.items() if name in known}
+    sizes = {"n_train": len(data.train_x), "n_test": len(data.test_x)}
+    return study.of({NetCell(path.stem, path.as_posix()): Config(**config, **sizes)})
+
+
+def runs_of(results: Mapping[str, Results]) -> list[tuple[str, StudyRun, Results]]:
+    """Return the nets of several logs, by name: that of the data set, or "paper" if it begins as that for MNIST did."""
+    paper = ("tanh", PAPER_BIASES[0])
+    return [
+        ("paper" if (run.config.activation, run.config.gate_bias) == paper else of.dataset.name, run, of)
+        for of in results.values()
+        for run in of.runs
+    ]
+
+
+def name_shown(run: StudyRun, results: Results) -> str:
+    """Name a log's data set and its net's setting, for a title."""
+    return f"{name_data(results.dataset.name)}, {name_setting(run.config)}"
+
+
+def study(
+    measured: type,
+    settings: Mapping[str, Config] = SETTINGS,
+    seeds: Sequence[int] = SEEDS,
+    epochs: int = LONG,
+    **options: Any,
+) -> Study:
+    """Return a study that looks into nets of some settings, trained on all images from each seed."""
+
+    def configure(fields: Mapping, cell: Cell, stage: Stage) -> Config:
+        sizes = {"n_train": N_TRAIN, "n_test": N_TEST, "epochs": stage.epochs}
+        return replace(settings[cell.arm], **sizes, seed=fields["seed"])
+
+    return Study(
+        {name: Arm({"block": of.block}, {"lr": (of.lr,)}) for name, of in settings.items()},
+        [Cell(name, of.hidden, of.depth) for name, of in settings.items()],
+        [Stage(seeds, epochs, result="scored")],
+        configure=configure,
+        config=Config,
+        measured=measured,
+        **options,
     )
 
 
-def name_look(log: Any) -> str:
-    """Name a log as numbers do: its data set, or "paper" if its net begins as the paper's for MNIST did."""
-    net = log.model.net
-    return "paper" if (net["activation"], net["gate_bias"]) == ("tanh", PAPER_BIASES[0]) else log.dataset.name
+def obtain(task: Task, data: Dataset) -> tuple[DeepNet, str, str | None]:
+    """Load the net of a cell, or train it if it has no file; return it, its file, and its digest if it was there."""
+    path = Path(task.cell.file)
+    if task.cell.file and path.exists():
+        return load(path, data), task.cell.file, sha256_of(path)
+    return trained(task.config, data), place_of(task.config, data).as_posix(), None
 
 
-def name_shown(log: Any) -> str:
-    """Name a log's data set and its net's setting, for a title."""
-    return f"{name_data(log.dataset.name)}, {name_setting(argparse.Namespace(**log.model.net))}"
+def place_of(config: Config, data: Dataset) -> Path:
+    return CHECKPOINTS / f"{digest_of_samples(data)}-{digest_of_config(config)}.npz"
 
 
-def find_net(job: ExperimentJob) -> Source | None:
-    """Return the net of --model, else that of NETS for the data set if it is there."""
-    path = job.saved_net()
-    return path and from_file(path, job.data)
-
-
-def from_file(path: Path, data: Dataset) -> Source:
-    """Return the source of a net in a file; raises InputError unless it is a highway net for these images."""
-    load(path, data)
-    return Source(path.as_posix(), sha256_of(path), None)
-
-
-def to_train(name: str, config: Config, seed: int, data: Dataset) -> Source:
-    """Return the source of a net that is trained on all images; its file begins with `name`."""
-    config = replace(config, seed=seed, n_train=len(data.train_x), n_test=len(data.test_x))
-    return Source((CHECKPOINTS / f"{name}-seed-{seed}.npz").as_posix(), None, config)
-
-
-def from_training(name: str, job: ExperimentJob, *, epochs: int, seed: int) -> Source:
-    """Return the source of a net that is trained here, of 50 layers unless in a smoke run: BEST for MNIST."""
-    config = SMOKE if job.smoke else BEST if job.dataset == "mnist" else FALLBACK
-    return to_train(f"{name}-{job.dataset}", replace(config, epochs=epochs), seed, job.data)
-
-
-def settings_of(epochs: int, n_train: int) -> list[Config]:
-    """Return RELU and, with a rate that falls to LAST_RATE over these epochs, tanh from each of PAPER_BIASES."""
-    lr_decay = LAST_RATE ** (1 / (epochs * math.ceil(n_train / FALLBACK.batch_size)))
-    return [RELU, *(replace(FALLBACK, gate_bias=bias, lr_decay=lr_decay) for bias in PAPER_BIASES)]
-
-
-def by_setting(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Source]]:
-    """Return nets trained for LONG epochs, by setting, one a seed: RELU and tanh from each of PAPER_BIASES."""
-    budget, seeds = {"epochs": LONG}, SEEDS
-    if smoke:
-        budget, seeds = {"epochs": 2, "depth": SMOKE.depth, "hidden": SMOKE.hidden}, SEEDS[:2]
-    found, begin = {}, f"{dataset}{'-smoke' * smoke}"
-    for config in settings_of(budget["epochs"], len(data.train_x)):
-        setting, name = (f"{config.activation}{between}{config.gate_bias:.2g}" for between in (", b_T ", ""))
-        config = replace(config, **budget)
-        found[setting] = [to_train(f"{begin}-{name}", config, seed, data) for seed in seeds]
-    return found
-
-
-def obtain(source: Source, data: Dataset) -> DeepNet:
-    """Load the net, or train and save it; raises InputError if it cannot be used, or if training diverges.
+def trained(config: Config, data: Dataset) -> DeepNet:
+    """Train a net and keep it for all experiments that look into it; raises InputError if training diverges.
 
     Finished epochs of the same training code are not trained again.
     """
-    path, config = Path(source.file), source.training
-    if config is None:
-        return load(path, data)
+    path = place_of(config, data)
     make_place(path)
     training, kept = Training(config, data), CHECKPOINTS / f"{path.stem}-training-{environment().code}.npz"
     checkpoints.restore(kept, training)
@@ -209,11 +200,3 @@ def load(path: Path, data: Dataset) -> DeepNet:
         if not (np.abs(net.predict(as_inputs(data.train_x[:ROWS], net.dtype))) < 1e15).all():  # also false for NaN
             raise InputError(f"{path}: expected outputs of moderate size, found some beyond 1e15; train it anew")
     return net
-
-
-def describe(source: Source, net: DeepNet, data: Dataset) -> Model:
-    """Return what a log says of a net."""
-    loss = LOSSES["cross-entropy"]
-    train_loss, train_score = evaluate(net, data.train_x, data.train_y, loss)
-    _, test_score = evaluate(net, data.test_x, data.test_y, loss)
-    return Model(source, net.config, rounded(train_loss), rounded(train_score), rounded(test_score))

@@ -9,7 +9,7 @@ closing it changes the error by less than 0.1 points; by the loss if closing it 
 closing the costliest layer does; by flips if closing it changes the prediction of fewer than 0.1 % of the images. The
 error of an untrained net is close to chance whatever is closed, so flips are the measure for it.
 
-With --searched: the tanh setting of the lowest training loss in the search of depth_search for 50 layers, trained from
+Study "searched": the tanh setting of the lowest training loss in the search of depth_search for 50 layers, trained from
 ten seeds, for the search's 40 epochs. (The paper's search chose the activation, too; its best net was tanh, ours ReLU.)
 These nets are a fourth setting, judged by the same rules. A seed from which training diverges is replaced by the next,
 and the page says so.
@@ -23,34 +23,35 @@ stand at `verdicts`; "about 60 %" is asked at half, once and twice the threshold
 form after the runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from highway_lab.console import name_data
-from highway_lab.fields import Count, NonEmpty, Share, lists_of
+from highway_lab.fields import Share, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, new_figure, pale, scaled
 from highway_lab.intervals import LEVEL, interval
-from highway_lab.logs import Log, Result, grouped, rounded_all
+from highway_lab.logs import rounded_all
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
 from ..claims import Verdict, combine, judge_about, judge_as_good, judge_better, require, share_of_nets
-from ..common import Experiment, ExperimentJob
 from ..common_figures import PAPER as PAPER_SETTING
 from ..common_figures import name_setting
 from ..quotes import PAPER
+from ..study import Results, StudyRun, Task
 from . import measurement, models
 from .measurement import TIMES, Gates, idle_share, rises
-from .models import Source
 
-DEEP = Path("models/highway-100.npz")
+DEEP, OF_DEPTH = Path("models/highway-100.npz"), "99 blocks"  # a net of the search, and its name here
 SEARCHED = replace(  # the search's tanh setting of the lowest training loss
-    models.FALLBACK, gate_bias=-6.23991, lr=0.0279031, lr_decay=0.9999243767593939, momentum=0.939221, epochs=40
+    models.FALLBACK, gate_bias=-6.23991, lr=0.0279031, lr_decay=0.9999243767593939, momentum=0.939221
+)
+DEEPEST = replace(  # the best of 100 layers
+    models.RELU, depth=99, gate_bias=-8.90544, lr=0.00429644, lr_decay=0.999984582035, momentum=0.959687
 )
 SEARCHED_SEEDS = range(1_000_097, 10_000_098, 1_000_000)  # as the search numbers repetitions of its draw 97
 FIRST, LATE = 15, (15, 45)  # the paper's first layers, and those that it finds idle, counted from 1
@@ -75,36 +76,15 @@ class Seen:
     lesioned_error: lists_of(Share, "L")
     lesioned_loss: lists_of(float, "L")
     flips: lists_of(Share, "L")  # share of images whose prediction changes
-    unread = ("closed_error",)
 
 
 @dataclass
-class NetSeen(Result):
-    """A net and the net that its training began with, or, for a net from a file, one with fresh weights."""
+class NetSeen:
+    """A net, and the one that its training began with; `score`: accuracy on test images."""
 
-    source: Source
-    test_score: Share
+    score: Share
     trained: Seen
     untrained: Seen
-
-
-@dataclass
-class Section4Log(Log):
-    """runs/section_4.json; the thresholds are those of the module's docstring and of gate_maps."""
-
-    first: Count  # number of first layers
-    late: tuple[int, int]  # first and last of the layers that the paper finds idle
-    idle: float  # threshold of idle layers by the error and by flips
-    idle_of_most: float  # threshold of idle layers by the loss
-    point: float  # closing a needed layer raises the error by more
-    closed: float
-    open: float
-    rare: float
-    nets: NonEmpty[NetSeen]
-    deep: list[NetSeen]
-
-
-EXPERIMENT = Experiment(__name__, __doc__, Section4Log, more={"searched": "run --searched"})
 
 
 def see(net: DeepNet, data: Dataset) -> Seen:
@@ -125,62 +105,36 @@ def see(net: DeepNet, data: Dataset) -> Seen:
     )
 
 
-def examine(source: Source, data: Dataset) -> NetSeen:
+def train(task: Task, data: Dataset) -> StudyRun:
     """Load or train a net, and measure it and an untrained one."""
     with one_thread():
-        net = models.obtain(source, data)
-        untrained = Training(source.training, data).net if source.training else measurement.fresh(net)
-        _, test_score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
-        return NetSeen(None, source, rounded(test_score), see(net, data), see(untrained, data))
+        there = task.cell.arm == OF_DEPTH and DEEP.exists()
+        net = models.load(DEEP, data) if there else models.trained(task.config, data)
+        untrained = Training(task.config, data).net
+        _, score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
+        seen = NetSeen(rounded(score), see(net, data), see(untrained, data))
+    return StudyRun(None, task, net.params.flat.size, False, {}, seen)
 
 
-def run(job: ExperimentJob) -> None:
-    by_setting = models.by_setting(job.dataset, job.data, job.smoke)
-    sources, deep = [source for seeds in by_setting.values() for source in seeds], []
-    if job.arguments.searched:
-        job, config, seeds = job.for_more("searched"), SEARCHED, SEARCHED_SEEDS
-        if job.smoke:
-            config, seeds = replace(config, depth=models.SMOKE.depth, hidden=models.SMOKE.hidden, epochs=2), seeds[:2]
-        sources = [models.to_train(f"{job.dataset}-searched", config, seed, job.data) for seed in seeds]
-    elif not job.smoke:
-        deep = [models.from_file(DEEP, job.data)]
-    seen = job.run_missing(examine, [*sources, *deep], NetSeen)
-    job.keep(
-        first=2 if job.smoke else FIRST,
-        late=(3, 5) if job.smoke else LATE,
-        idle=measurement.IDLE,
-        idle_of_most=IDLE_OF_MOST,
-        point=measurement.POINT,
-        closed=measurement.CLOSED,
-        open=measurement.OPEN,
-        rare=measurement.RARE,
-        nets=seen[: len(sources)],
-        deep=seen[len(sources) :],
-    )
-
-
-parser = EXPERIMENT.add_run(run, "train nets and look into them; resumable")
-parser.add_argument("--searched", action="store_true", help="nets of the best tanh setting of the search")
+STUDY = {  # by the endings of their logs
+    "": models.study(NetSeen),
+    "searched": models.study(NetSeen, {name_setting(SEARCHED): SEARCHED}, SEARCHED_SEEDS, epochs=40),
+    "deep": models.study(NetSeen, {OF_DEPTH: DEEPEST}, (1_000_096,), epochs=40),
+}
 
 
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def joined(logs: Sequence[Section4Log]) -> Section4Log:
-    """Return the first log, with the nets of all."""
-    return replace(logs[0], nets=[net for log in logs for net in log.nets])
-
-
-def settings(log: Section4Log) -> dict[str, list[NetSeen]]:
+def by_setting(results: Mapping[str, Results]) -> dict[str, list[StudyRun]]:
     """Return the nets by their setting, and last that of the search by its size."""
-    deep = {f"{len(net.trained.flips)} blocks": [net] for net in log.deep}
-    found = grouped(log.nets, lambda net: name_setting(net.source.training))
-    return dict(sorted(found.items())) | deep
+    found = {cell.arm: runs for of in results.values() for cell, runs in of.by_cell().items()}
+    return {name: found[name] for name in sorted(found, key=lambda of: (of == OF_DEPTH, of))}
 
 
-def measures(seen: Seen, log: Section4Log) -> dict[str, float]:
+def measures(seen: Seen) -> dict[str, float]:
     """Return what the page and the verdicts take of a net; shares are in %."""
-    gates, first, (begin, end), points = seen.gates, log.first, log.late, 100 * log.idle
+    gates, (begin, end), points = seen.gates, LATE, 100 * measurement.IDLE
     cost = np.array(seen.lesioned_loss) - seen.loss
     with_depth, with_T = (np.nan if r is None else r for r in (gates.bias_and_layer, gates.bias_and_mean_T))
     return {
@@ -192,12 +146,12 @@ def measures(seen: Seen, log: Section4Log) -> dict[str, float]:
         "closed on average": 100 * gates.closed_in_the_mean,
         "selective": 100 * gates.selective_beyond_rare,
         "selective, rare ones too": 100 * gates.selective,
-        "change in the first": 100 * sum(gates.change[:first]) / sum(gates.change),
-        "classes differ": np.mean(seen.class_difference[:first]),
-        "groups differ": np.mean(seen.group_difference[:first]),
+        "change in the first": 100 * sum(gates.change[:FIRST]) / sum(gates.change),
+        "classes differ": np.mean(seen.class_difference[:FIRST]),
+        "groups differ": np.mean(seen.group_difference[:FIRST]),
         **{f"idle at {times:g}": idle_share(seen, times * points) for times in TIMES},
-        "idle by the loss": 100 * np.mean(cost < log.idle_of_most * cost.max()),
-        "idle by the predictions": 100 * np.mean(np.array(seen.flips) < log.idle),
+        "idle by the loss": 100 * np.mean(cost < IDLE_OF_MOST * cost.max()),
+        "idle by the predictions": 100 * np.mean(np.array(seen.flips) < measurement.IDLE),
         "costly early": 100 * np.mean(rises(seen)[: begin - 1] > points),
         "late change": np.abs(rises(seen)[begin - 1 : end]).mean(),
     }
@@ -239,40 +193,40 @@ def verdicts(of: dict[str, np.ndarray], before: dict[str, np.ndarray], idle: flo
     }
 
 
-def numbers(*logs: Section4Log) -> dict:
+def numbers(results: Mapping[str, Results]) -> dict:
     """Return what the page quotes, by setting: intervals of the measures, trained and untrained, and verdicts."""
-    log = joined(logs)
-    found = {}
-    for name, nets in settings(log).items():
-        by_net = [[measures(getattr(net, state), log) for net in nets] for state in ("trained", "untrained")]
+    idle, found = 100 * measurement.IDLE, {}
+    for name, nets in by_setting(results).items():
+        by_net = [[measures(getattr(net.measured, state)) for net in nets] for state in ("trained", "untrained")]
         of, before = ({of: np.array([net[of] for net in state]) for of in state[0]} for state in by_net)
         found[name] = {
             "nets": len(nets),
-            "start": nets[0].source.training and nets[0].source.training.gate_bias,
+            "start": nets[0].config.gate_bias,
             "trained": {measure: interval(values) for measure, values in of.items()},
             "untrained": {measure: float(values.mean()) for measure, values in before.items()},
-            "verdicts": verdicts(of, before, 100 * log.idle),
+            "verdicts": verdicts(of, before, idle),
         }
-    limits = {"closed": log.closed, "open": log.open, "rare": 100 * log.rare, "idle": 100 * log.idle}
-    limits |= {"of most": 100 * log.idle_of_most, "first": log.first, "late": log.late, "level": 100 * LEVEL}
+    limits = {"closed": measurement.CLOSED, "open": measurement.OPEN, "rare": 100 * measurement.RARE, "idle": idle}
+    limits |= {"of most": 100 * IDLE_OF_MOST, "first": FIRST, "late": LATE, "level": 100 * LEVEL}
     limits |= {"selective": SELECTIVE, "substantial": SUBSTANTIAL, "about": ABOUT, "any": NEARLY_ALL}
     untried = {"CIFAR-100": Verdict.NOT_TESTED}
     return {"of": found, "own": found.get(PAPER_SETTING), "limits": limits, "untried": untried}
 
 
-def idle_figure(*logs: Section4Log) -> Figure:
+def figure(results: Mapping[str, Results]) -> Figure:
     """Draw the share of idle blocks against the threshold, trained and untrained, a panel a setting."""
-    log = replace(joined(logs), deep=[])
-    by_setting, idle = settings(log), 100 * log.idle
-    shares = [np.mean([idle_share(net.trained, idle) for net in nets]) for nets in by_setting.values()]
-    found = f"{min(shares):.0f} to {max(shares):.0f} % of the blocks are idle at {idle:g} points"
-    title = f"{name_data(log.dataset.name)}: {found}"
-    figure, grid = new_figure(title, 3.2, ncols=len(by_setting), sharey=True, squeeze=False)
-    for axes, (setting, nets) in zip(grid.ravel(), by_setting.items(), strict=True):
+    idle, about = 100 * measurement.IDLE, PAPER["idle layers"].value
+    nets_of = by_setting(results)
+    nets_of = {name: nets_of[name] for name in nets_of if name != OF_DEPTH or len(nets_of) == 1}
+    shares = [np.mean([idle_share(net.measured.trained, idle) for net in nets]) for nets in nets_of.values()]
+    title = f"{min(shares):.0f} to {max(shares):.0f} % of the blocks are idle at {idle:g} points"
+    figure, grid = new_figure(title, 3.2, ncols=len(nets_of), sharey=True, squeeze=False)
+    for axes, (setting, nets) in zip(grid.ravel(), nets_of.items(), strict=True):
         for state, color in (("untrained", FAINT_INK), ("trained", COLORS["highway"])):
-            curves = np.array([[idle_share(getattr(net, state), points) for points in THRESHOLDS] for net in nets])
+            curves = np.array(
+                [[idle_share(getattr(net.measured, state), points) for points in THRESHOLDS] for net in nets]
+            )
             draw_seeds(axes, THRESHOLDS, curves, label=state, color=color)
-        about = PAPER["idle layers"].value
         axes.axhspan(about - ABOUT, about + ABOUT, color=pale(COLORS["lstm"], 0.3), linewidth=0, zorder=0)
         axes.axvline(idle, color=FAINT_INK, linewidth=0.8, linestyle=":")
         axes.set(title=setting.replace("from", "from $b_T$"), xscale="log", ylim=(0, 100))
@@ -284,4 +238,4 @@ def idle_figure(*logs: Section4Log) -> Figure:
     return figure
 
 
-FIGURES = {"section_4.png": idle_figure}
+FIGURES = {"section_4.png": figure}

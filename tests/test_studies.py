@@ -100,7 +100,7 @@ def page_of(name: str) -> str:
         ("using_depth", "two of its 19 kinds", "two of its 18 kinds"),
         ("thousand_layers", "sentence is **partly** true", "sentence is **reproduced** true"),
         ("gradients", "highway blocks is **reproduced**", "highway blocks is **not reproduced**"),
-        ("thousand_layers", "of 20 blocks only guess", "of 10 blocks only guess"),
+        ("thousand_layers", "With 20 blocks nets from", "With 10 blocks nets from"),
         ("swapped_gates", "| 0.71 ± 0.36 |", "| 0.17 ± 0.36 |"),
     ],
 )

@@ -359,7 +359,7 @@ class NetCell:
     """A net that is looked into: that of a file or, where there is none, one that is trained for it."""
 
     arm: str
-    file: str = ""
+    file: str = field(default="", compare=False)  # one net may be named by several paths
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from highway_lab.cli import OneLineParser, add_picture_flags, import_file, impor
 from highway_lab.commands import add_data_flags
 from highway_lab.console import count_of
 from highway_lab.datasets import DATASETS
+from highway_lab.fields import NonEmpty
 from highway_lab.files import lock_log, make_place, remove
 from highway_lab.intervals import interval
 from highway_lab.jobs import ResultFile, add_job_flags, check_of_today, check_scheduler, is_of_today, run_missing
@@ -63,7 +64,7 @@ class StudyLog(Log, Generic[RunT]):
     index of its own.
     """
 
-    runs: list[RunT]
+    runs: NonEmpty[RunT]
 
     def packed(self) -> dict[str, Any]:
         """Return what the file holds."""
@@ -242,8 +243,8 @@ class Experiment:
             text = "a file with kinds of net of your own, ARMS, which are tuned and drawn beside ours"
             parser.add_argument("--with", dest="own", metavar="FILE.py", type=Path, help=text)
             choices = [*(self.studies if name == "plot" else self.known)]
-            if len(choices) > 1:
-                parser.add_argument("--study", choices=choices, help="default: the first")
+            if len(choices) > 1:  # the first may have no name
+                parser.add_argument("--study", choices=[*filter(None, choices)], help="default: the first")
 
     def main(self, argv: list[str] | None = None) -> int:
         return run_cli(self.parser, lambda arguments: arguments.action(arguments), argv)
@@ -270,12 +271,12 @@ class Experiment:
         """Return a path as `log_steps` has it, if it leads to one of these logs."""
         return next((log for log in self.log_steps() if os.path.realpath(log) == os.path.realpath(path)), path)
 
-    def read(self, path: Path) -> StudyLog:
+    def read(self, path: Path, remedy: str | None = None) -> StudyLog:
         """Read a log of this experiment; raises InputError unless a committed one is of its own data set."""
         path, steps, usual = self.named(path), self.log_steps(), self.datasets[self.first]
         own = {self.log_path(of): self.datasets[of] for of in self.studies}
         steps |= {self.log_path(of, smoke=True): [*steps[self.log_path(of)], "--smoke"] for of in self.studies}
-        remedy = " ".join(["make it with", self.parser.prog, *steps.get(path, ["run"])])
+        remedy = remedy or " ".join(["make it with", self.parser.prog, *steps.get(path, ["run"])])
         log = read_log(path, self.log, remedy)
         found = name_of(log)
         if found != own[path] if path in own else bool(found) != bool(usual):
@@ -312,7 +313,7 @@ class Experiment:
         beside = self.log_with(self.log_path(ending), own) if own else None
         if given := self.named(arguments.logs[0]) if arguments.logs else beside:
             ending = next((of for of in logs if logs[of] == [given]), ending)
-            log = self.read(given)
+            log = self.read(given, own and f"make it with {self.parser.prog} run --with {quote(own)}")
             ours = [(path, self.read(path)) for path in logs.get(ending, ()) if own]
             alike = [path for path, of in ours if (name_of(of), is_smoke(of)) == (name_of(log), is_smoke(log))]
             logs = {ending: [*alike, given]}
@@ -320,7 +321,7 @@ class Experiment:
             logs = {ending: logs.get(ending, [self.log_path(ending)])}
         found = {}
         for of, paths in (logs or {ending: [self.log_path(ending)]}).items():
-            read = [self.read(path) for path in paths]
+            read = [log if path == given else self.read(path) for path in paths]
             if other := next((log.command for log in read if self.name not in re.split("[ .]", log.command)), None):
                 raise InputError(
                     f"{paths[-1]}: expected a log of {self.name}, found one of {other!r:.80}; name another"
@@ -383,11 +384,15 @@ class Experiment:
         found = by_task(lines.read()) if not fresh else {}
         runs = logged | {task: run for task, run in found.items() if task not in logged}
         least = sys.maxsize if arguments.scheduler or arguments.smoke else arguments.jobs
-        tasks = Results(study, runs.values()).next_tasks(least)
+        tasks, samples = Results(study, runs.values()).next_tasks(least), digest_of_samples(job.data)
+        others = [of for of in logged if not is_of_today(of, logged[of].environment, samples)]
         if not tasks and runs.keys() == logged.keys():
-            print(f"{job.path}: nothing is missing; to train all anew: {arguments.to_continue} --fresh")
+            other = f", but {count_of(len(others), 'run')} by other code" if others else ""
+            print(f"{job.path}: nothing is missing{other}; to train all anew: {arguments.to_continue} --fresh")
         else:
-            self.check(job, study, logged)
+            self.check(job, study)
+            if not arguments.any_code:
+                check_of_today(job.path, others)
             if arguments.scheduler:
                 check_scheduler(arguments.scheduler)
             if fresh:
@@ -408,10 +413,10 @@ class Experiment:
         """Return the runs that a job's log holds; raises InputError if they are of another data set."""
         if not job.path.exists():
             return {}
-        log = self.read(job.path)
+        log = self.read(job.path, remedy := "move the file, or begin anew (--fresh)")
         if name_of(log) != job.dataset:
             found = f"expected runs on {job.dataset}, found runs on {name_of(log)}"
-            raise InputError(f"{job.path}: {found}; move the file, or begin anew (--fresh)")
+            raise InputError(f"{job.path}: {found}; {remedy}")
         return by_task(log.runs)
 
     def log_with(self, path: Path, own: Path) -> Path:
@@ -421,8 +426,8 @@ class Experiment:
             raise InputError(f"{own}: {expected}, found {own.stem}; rename the file")
         return with_ending(path, own.stem)
 
-    def check(self, job: Job, study: Study, logged: Mapping[Task, StudyRun]) -> None:
-        """Raise InputError for a data set with fewer samples than a study takes, or runs in its log of other code."""
+    def check(self, job: Job, study: Study) -> None:
+        """Raise InputError for a data set with fewer samples than a study takes."""
         configs = [
             study.task(cell, stage, study.grid(cell)[0], 0).config for cell in study.cells for stage in study.stages
         ]
@@ -430,9 +435,6 @@ class Experiment:
         if job.data and wanted > there:
             found = f"expected at least {wanted:,} training images, as the rules say, found {there:,}"
             raise InputError(f"--dataset: {found}; choose another, or --smoke")
-        if not job.arguments.any_code:
-            samples = digest_of_samples(job.data)
-            check_of_today(job.path, [of for of in logged if not is_of_today(of, logged[of].environment, samples)])
 
     def write(self, job: Job, runs: Mapping[Task, StudyRun]) -> None:
         """Write the log of a job; its environment is that of the newest run."""

@@ -162,7 +162,7 @@ def test_a_net_that_has_changed_since_its_log_is_refused(digits, saved, refused)
     before, log = files_below(Path("viz")), log_of_net("gate_explorer-digits", "mine.npz")
     net_for(digits, depth=4).save("mine.npz")
     message = refused(EXPERIMENT.main, ["plot", log.as_posix()])
-    for part in ("mine.npz: expected the net of sha256", " run --model mine.npz"):
+    for part in ("mine.npz: expected the net of sha256", "; put that net back, or look into another by run --model"):
         assert part in message
     assert files_below(Path("viz")) == before
 

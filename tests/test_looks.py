@@ -292,9 +292,9 @@ def test_a_users_net_writes_over_no_log_of_a_data_set_or_of_another_net(workdir)
 def test_a_net_is_lesioned_again_only_if_its_file_has_changed(workdir, monkeypatch):
     examined, train = [], lesions.train
     monkeypatch.setattr(lesions, "train", lambda *task: examined.append(task) or train(*task))
-    for depth, count in ((2, 1), (2, 1), (3, 2)):
+    for depth, count, path in ((2, 1, "mine.npz"), (2, 1, str(workdir / "mine.npz")), (3, 2, "mine.npz")):
         digits_net(depth=depth).save("mine.npz")
-        assert load("lesions").main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
+        assert load("lesions").main(["run", "--dataset", "digits", "--model", path]) == 0
         assert len(examined) == count
         log = load("lesions").read(log_of_net("lesions-digits", "mine.npz"))
         assert [len(run.measured.lesioned_error) for run in log.runs] == [depth]

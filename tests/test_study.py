@@ -456,7 +456,7 @@ def test_a_cluster_gets_all_runs_that_can_be_made_now(tiny, monkeypatch):
     assert asked == [2, 4], "the first cell's, and both cells'"
 
 
-def test_runs_of_other_code_are_refused_unless_they_are_to_be_kept(tiny, refused):
+def test_runs_of_other_code_are_refused_unless_they_are_to_be_kept(tiny, refused, capsys):
     assert tiny.main(RUN) == 0
     log = tiny.read(LOG)
     log.runs = [replace(run, environment=replace(run.environment, code="other")) for run in log.runs[:3]]
@@ -466,6 +466,10 @@ def test_runs_of_other_code_are_refused_unless_they_are_to_be_kept(tiny, refused
     assert LOG.read_bytes() == before
     assert tiny.main([*RUN, "--keep"]) == 0
     assert {run.environment.code for run in tiny.read(LOG).runs} > {"other"}
+    assert tiny.main(RUN) == 0
+    assert "nothing is missing, but 3 runs by other code; to train all anew: " in capsys.readouterr().out
+    LOG.write_bytes(b"of an older form")
+    assert "; move the file, or begin anew (--fresh)\n" in refused(tiny.main, RUN)
 
 
 def test_a_study_that_is_being_widened_trains_its_next_form_into_the_same_log(tiny, workdir, capsys):

@@ -252,11 +252,11 @@ def framing(pixels: np.ndarray) -> dict[str, Any]:
 
 def load(seen: Explored) -> DeepNet:
     """Load the net of the log; raises InputError if its file has changed."""
-    net, found = DeepNet.load(seen.file), name_with_digest(seen.file)
-    if seen.sha256 and not found.endswith(seen.sha256):
-        remedy = f"make its log anew: python -m experiments gate_explorer run --model {seen.file}"
+    found = name_with_digest(seen.file) if Path(seen.file).exists() else "none"
+    if found == "none" or (seen.sha256 and not found.endswith(seen.sha256)):
+        remedy = "put that net back, or look into another by run --model"
         raise InputError(f"{seen.file}: expected the net of sha256 {seen.sha256}, found {found}; {remedy}")
-    return net
+    return DeepNet.load(seen.file)
 
 
 def lesion_curve(results: Results) -> tuple[Path, dict[str, Any] | None]:

@@ -47,7 +47,7 @@ def draw_errors(axes: Axes, results: Results, kinds: Iterable[tuple[str, int]], 
 def mark_means(axes: Axes, results: Results, kinds: Iterable[tuple[str, int]], depths: Sequence[int]) -> None:
     """Mark the mean test error of finished cells of the kinds of net in a panel, of whatever units, by a diamond."""
     arms = {arm for arm, _ in kinds}
-    for cell in results.finished:
+    for cell in reversed(results.finished):  # those that are compared first lie on top
         if cell.arm in arms and cell.depth in depths:
             error = 100 - accuracies(results.scored(cell)).mean()
             style = {"color": arm_color(cell.arm), "markersize": 9, "markeredgecolor": "white", "zorder": 4}

@@ -437,8 +437,10 @@ def git(*arguments: str) -> str | None:
 
 def _cpu() -> str:
     """Return the processor's name: from /proc on Linux, elsewhere from the platform module."""
-    info = Path("/proc/cpuinfo")
-    name = re.search(r"^model name\s*:(.*)", info.read_text(encoding="utf-8") if info.exists() else "", re.MULTILINE)
+    text = ""
+    with suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    name = re.search(r"^model name\s*:(.*)", text, re.MULTILINE)
     return name[1].strip() if name else platform.processor() or platform.machine()
 
 

@@ -48,6 +48,9 @@ def unless_open(function):
     return call
 
 
+with contextlib.suppress(ImportError):
+    import psutil  # noqa: F401, which each system has, here by what is hidden below
+
 builtins.open = io.open = open_as_there
 if SYSTEM == "windows":
     GONE += ["fork", "killpg", "setsid", "mkfifo", "register_at_fork"]

@@ -296,13 +296,18 @@ ACCIDENTS = [  # what happens, the exit code, what the message gives as the reas
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("strike", "code", "reason"), ACCIDENTS)
-def test_what_is_finished_survives_and_nothing_else(strike, code, reason, begin):
+def test_what_is_finished_survives_and_nothing_else(strike, code, reason, begin, tmp_path, monkeypatch):
+    (scratch := tmp_path / "scratch").mkdir()
+    for name in ("TMPDIR", "TEMP"):
+        monkeypatch.setenv(name, str(scratch))
     jobs = 2
     process = begin("--jobs", str(jobs), workers=jobs)
     safe, workers = SQUARES.read_bytes(), pids_of("*")
+    assert [*scratch.iterdir()]
     strike(process)
     assert process.wait(timeout=60) == code
     wait_until(lambda: not any(map(pid_exists, workers)), "the workers' end")
+    wait_until(lambda: not [*scratch.iterdir()], "the end of scratch folders")
     if reason:
         message = rf"\n{COMMAND}: interrupted: {reason}; "
         rest = rf"5 of 12 runs are safe in squares\.jsonl; to continue: {COMMAND} --jobs {jobs}\n"

@@ -27,7 +27,7 @@ from scipy.special import logsumexp
 from scipy.stats import rankdata
 
 from highway_lab.fields import Count, NonEmpty, NotNegative, Share, dict_of, lists_of
-from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, new_figure, scaled
+from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, new_figure
 from highway_lab.intervals import interval
 from highway_lab.logs import rounded_all
 from highway_lab.threads import one_thread
@@ -380,7 +380,7 @@ def figure(results: Results) -> Figure:
     above[-1].legend(loc="lower left", handlelength=1, frameon=False, labelcolor="linecolor")
     figure.legend(
         *below[0].get_legend_handles_labels(),
-        ncols=max(1, int(3 / scaled(1))),
+        ncols=3,
         loc="outside lower center",
         frameon=False,
     )

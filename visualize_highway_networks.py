@@ -48,10 +48,10 @@ from highway_lab.figures import (
     label_ends,
     new_figure,
     number_layers,
+    own_style,
     picture_folder,
     save_all,
     set_title,
-    styled,
 )
 from highway_lab.files import in_order, read_bytes
 from highway_lab.logs import RunLog, RunRecord, grouped, kinds_of, read, varied_in
@@ -357,21 +357,19 @@ def draw(
 ) -> list[Path]:
     """Draw a log, as a sweep if it has several depths, into a folder (by default its own); return the pictures.
 
-    log: what was read there, if it was; flags: `format` and `style`, as the command has them
+    log: what was read there, if it was; flags: `format`, as the command has it
     """
     pictures = {f"{name}.png": of for name, of in figures_of(log or read_log(path)).items()}
     return save_all(pictures, own_folder(as_path(path)), path, out=out, **flags)
 
 
-def plot(log: RunLog, name: str | None = None, style: str | os.PathLike | None = None) -> Figure:
-    """Return a figure of a log, by default the first, as matplotlib's; it has the name of the picture of a command.
-
-    style: a matplotlibrc whose lines change the look
-    """
+def plot(log: RunLog, name: str | None = None) -> Figure:
+    """Return a figure of a log, by default the first, as matplotlib's; it has the name of the picture of a command."""
     figures = figures_of(log)
     if name not in (None, *figures):
         raise InputError(f"name: expected one of {', '.join(figures)}, found {name}; choose one of them")
-    return styled(figures[name or next(iter(figures))], style)
+    with own_style():
+        return figures[name or next(iter(figures))]()
 
 
 def figures_of(log: RunLog) -> dict[str, Callable[[], Figure]]:

@@ -228,17 +228,11 @@ def add_picture_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=Path, metavar="FOLDER|FILE", help=text)
     parser.add_argument("--format", choices=FORMATS, help="default: that of --out, if it is a file, else png")
-    add_style_flag(parser)
-
-
-def add_style_flag(parser: argparse.ArgumentParser) -> None:
-    text = "a matplotlibrc whose lines change the look, such as font.size: 20 or figure.dpi: 300"
-    parser.add_argument("--style", type=Path, metavar="FILE", help=text)
 
 
 def picture_flags(given: argparse.Namespace) -> dict[str, Any]:
     """Return what the flags of `add_picture_flags` say, as `save_all` takes it."""
-    return {name: getattr(given, name) for name in ("out", "format", "style")}
+    return {name: getattr(given, name) for name in ("out", "format")}
 
 
 # What all runs of a log share: its samples, axes and scores. The values of a schedule may have commas.

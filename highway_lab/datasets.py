@@ -4,7 +4,6 @@ import hashlib
 import io
 import math
 import os
-import pickle
 import re
 import sys
 import tarfile
@@ -27,13 +26,11 @@ from highway_lab.files import (
     decompress,
     fetch,
     in_order,
-    located,
     make_place,
     printable,
     read_bytes,
     verified,
 )
-from highway_lab.nets import unpacked
 from highway_networks import (
     DARK,
     TEST_IMAGES,
@@ -50,13 +47,11 @@ CLASSES = 10
 DIGITS = "sklearn/datasets/data/digits.csv.gz"  # where scikit-learn is installed: its import takes over a second
 
 IDX_FILES = "train-images-idx3-ubyte and the three that belong to it (as they are, .gz or .xz)"
-KERAS_FILE = "mnist.npz"
-KERAS_ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 IDX_SOURCES = {
     "mnist": Source(
         ("hinton-mnist", "", "MNIST/raw", "raw"),  # the last two are torchvision's
-        f"{IDX_FILES} here, in hinton-mnist/ or in MNIST/raw/, or Keras's {KERAS_FILE} here",
+        f"{IDX_FILES} here, in hinton-mnist/ or in MNIST/raw/",
         ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
         "payload",
         "sha256",
@@ -87,8 +82,7 @@ IDX_SOURCES = {
 
 # ------------------------------------------------------------------------------------- files of CIFAR
 # The binary version (https://www.cs.toronto.edu/~kriz/cifar.html). A file is records of one length: a byte for each
-# label, then 1,024 red, 1,024 green and 1,024 blue bytes, row by row. It may be compressed. The Python version
-# has pickles of the same: only those that are byte for byte the published ones are unpickled.
+# label, then 1,024 red, 1,024 green and 1,024 blue bytes, row by row. It may be compressed.
 
 IMAGE = (3, 32, 32)
 
@@ -111,15 +105,10 @@ class Cifar(NamedTuple):
     classes: int
     train: Sequence[Batch]
     test: Sequence[Batch]  # the first is in the archive; the others may stand in for it
-    pickles: Source  # the Python version; its last file is for testing
 
 
 def _archive(name: str, md5: str, forms: str) -> Source:
     return Source(("",), f"{name} here, or {forms}", ("https://www.cs.toronto.edu/~kriz/",), "file", "md5", {name: md5})
-
-
-def _pickles(folder: str, files: Mapping[str, str]) -> Source:
-    return Source((folder, ""), "", (), "payload", "md5", files)
 
 
 # Neither the whole test batch nor CIFAR-100 has a published checksum but the archive's.
@@ -129,7 +118,7 @@ CIFARS = {
         archive=_archive(
             "cifar-10-binary.tar.gz",
             "c32a1d4ab5d03f1284b67883e8d87530",
-            "the batches here, in cifar-10-batches-bin/ or in cifar-10-batches-py/",
+            "the batches here or in cifar-10-batches-bin/",
         ),
         folder="cifar-10-batches-bin",
         labels=1,
@@ -142,33 +131,18 @@ CIFARS = {
             Batch("data_batch_5.bin", 10_000, "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"),
         ],
         test=[Batch("test_batch.bin", 10_000, *TEST_START), Batch("test_batch_first_1000.bin", 1_000, *TEST_START)],
-        pickles=_pickles(
-            "cifar-10-batches-py",
-            {
-                "data_batch_1": "c99cafc152244af753f735de768cd75f",
-                "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-                "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-                "data_batch_4": "634d18415352ddfa80567beed471001a",
-                "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-                "test_batch": "40351d587109b95175f43aff81a1287e",
-            },
-        ),
     ),
     "cifar-100": Cifar(
         archive=_archive(
             "cifar-100-binary.tar.gz",
             "03b5dce01913d631647c71ecec9e9cb8",
-            "train and test here, in cifar-100-binary/ or in cifar-100-python/",
+            "train.bin and test.bin here or in cifar-100-binary/",
         ),
         folder="cifar-100-binary",
         labels=2,  # coarse, fine
         classes=100,
         train=[Batch("train.bin", 50_000)],
         test=[Batch("test.bin", 10_000)],
-        pickles=_pickles(
-            "cifar-100-python",
-            {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
-        ),
     ),
 }
 
@@ -188,9 +162,9 @@ def load_dataset(name: str, data_dir: str | os.PathLike | None = None, size: int
 
     `name`: "mnist", "fashion-mnist", "cifar-10", "cifar-100", "digits" (scikit-learn's bundled 8x8 set, scaled to
     0..255), "auto" (see `choose_dataset`) or a folder of images (see `load_folder`, also for `size`). `data_dir`: else
-    $HIGHWAY_DATA_DIR, else ~/.cache; the folder with the files itself, torchvision's root, a clone of Fashion-MNIST's
-    repository, Keras's mnist.npz and its folder will do. Images are uint8 (n, channels, rows, columns), one channel or
-    three. Raises InputError for an unknown name or a file that fails any check, DownloadError if no mirror delivers.
+    $HIGHWAY_DATA_DIR, else ~/.cache; the folder with the files itself, torchvision's root and a clone of
+    Fashion-MNIST's repository will do. Images are uint8 (n, channels, rows, columns), one channel or three. Raises
+    InputError for an unknown name or a file that fails any check, DownloadError if no mirror delivers.
     """
     if name not in ("auto", *DATASETS):
         if not as_path(name).is_dir():
@@ -210,14 +184,14 @@ def load_dataset(name: str, data_dir: str | os.PathLike | None = None, size: int
         return _load_digits()
     if name in CIFARS:
         return _load_cifar(CIFARS[name], data_dir)
-    train_x, train_y, test_x, test_y = _read_idx_files(name, _fetch_idx_files(name, data_dir))
+    train_x, train_y, test_x, test_y = _read_idx_files(name, fetch(IDX_SOURCES[name], data_dir))
     return Dataset(train_x[:, None], train_y, test_x[:, None], test_y, CLASSES)  # one channel
 
 
 def choose_dataset(data_dir: str | os.PathLike | None = None) -> str:
     """Return what "auto" stands for: "mnist" if it is there or can be downloaded, else "digits" with a warning."""
     try:
-        _fetch_idx_files("mnist", data_dir)
+        fetch(IDX_SOURCES["mnist"], data_dir)
     except DownloadError as error:
         print(f"{'!' * 88}\n{error}", file=sys.stderr)
         print(f"NOT MNIST: using scikit-learn's 8x8 digits instead.\n{'!' * 88}", file=sys.stderr)
@@ -225,38 +199,15 @@ def choose_dataset(data_dir: str | os.PathLike | None = None) -> str:
     return "mnist"
 
 
-def _fetch_idx_files(name: str, data_dir: str | os.PathLike | None) -> dict[str, Path]:
-    """Return what `fetch` returns or, where only Keras's file is there, that one for each."""
-    source, root = IDX_SOURCES[name], data_directory(data_dir)
-    keras = root if root.name == KERAS_FILE else root / KERAS_FILE
-    if name == "mnist" and keras.is_file() and len(located(source, root)) < len(source.files):
-        return dict.fromkeys(source.files, keras)
-    return fetch(source, root)
-
-
 def _read_idx_files(dataset: str, files: Mapping[str, Path]) -> list[np.ndarray]:
     """Return the arrays of files; raises InputError for one that is damaged or of another data set."""
     arrays, source = [], IDX_SOURCES[dataset]
-    keras = _read_keras(next(iter(files.values())))
-    for index, (name, path) in enumerate(files.items()):
-        payload = verified(keras[index] if keras else read_bytes(path), path, name, source)
+    for name, path in files.items():
+        payload = verified(read_bytes(path), path, name, source)
         if dataset != "mnist" and hashlib.sha256(payload).hexdigest() in IDX_SOURCES["mnist"].files.values():
             raise InputError(f"{path}: expected {dataset}, found MNIST; check the data directory")
         arrays.append(read_idx(path, payload))
     return arrays
-
-
-def _read_keras(path: Path) -> list[bytes]:
-    """Return the arrays of Keras's file in the form of idx, of which checksums are published; none of another file."""
-    if path.name != KERAS_FILE:
-        return []
-    try:
-        stored = unpacked(path)
-        arrays = [stored[name] for name in KERAS_ARRAYS]
-    except Exception as error:  # whatever numpy and zip say of a foreign file
-        raise damaged(path, f"arrays {', '.join(KERAS_ARRAYS)}", reason_of(error)) from error
-    header = (b"\0\0\x08" + bytes([array.ndim]) + np.array(array.shape, ">u4").tobytes() for array in arrays)
-    return [start + array.tobytes() for start, array in zip(header, arrays, strict=True)]
 
 
 def _load_digits() -> Dataset:
@@ -269,7 +220,7 @@ def _load_digits() -> Dataset:
 
 
 def _load_cifar(cifar: Cifar, data_dir: str | os.PathLike | None) -> Dataset:
-    """Load CIFAR, the binary version or the Python version; else unpack the archive, downloaded if need be.
+    """Load CIFAR's batches; where some are missing, unpack the archive, downloaded if need be.
 
     The first test images serve if only those are there and no other file is missing.
     """
@@ -278,21 +229,9 @@ def _load_cifar(cifar: Cifar, data_dir: str | os.PathLike | None) -> Dataset:
     whole = (place for place in candidates if not _missing(place[0], *cifar.train, place[1]))
     folder, test = next(whole, candidates[0])
     if missing := _missing(folder, *cifar.train, test):
-        if len(pickles := located(cifar.pickles, root)) == len(cifar.pickles.files):
-            return _load_pickles(cifar, pickles)
         _unpack(cifar, missing, data_dir)
     test_set = TEST_IMAGES if test == cifar.test[0] else f"first {test.records:,} {TEST_IMAGES}"
     return Dataset(*_read(cifar, folder, *cifar.train), *_read(cifar, folder, test), cifar.classes, test_set)
-
-
-def _load_pickles(cifar: Cifar, files: Mapping[str, Path]) -> Dataset:
-    """Load the Python version of CIFAR; raises InputError, before it unpickles anything, for files not published."""
-    contents = [verified(read_bytes(path), path, name, cifar.pickles) for name, path in files.items()]
-    batches = [pickle.loads(content, encoding="bytes") for content in contents]
-    images = [batch[b"data"].reshape(-1, *IMAGE) for batch in batches]
-    key = b"labels" if cifar.labels == 1 else b"fine_labels"
-    classes = [np.array(batch[key], np.uint8) for batch in batches]
-    return Dataset(np.concatenate(images[:-1]), np.concatenate(classes[:-1]), images[-1], classes[-1], cifar.classes)
 
 
 def _missing(folder: Path, *batches: Batch) -> list[Batch]:

@@ -14,7 +14,6 @@ import numpy as np
 from highway_lab import Interrupted, logs
 from highway_lab.fields import Count
 from highway_lab.files import atomic_write, check_regular, make_place
-from highway_lab.logs import RunRecord
 from highway_lab.nets import unpacked
 from highway_networks import History, InputError, as_path, fill, reason_of
 
@@ -68,8 +67,8 @@ def save(path: str | os.PathLike, training: Any) -> None:
 def restore(path: str | os.PathLike, training: Any, *, any_code: bool = False) -> bool:
     """Bring `training` to where the checkpoint was made; False if there is none, or if it belongs to another config.
 
-    False, too, after a line that says so, for a checkpoint that is not as it was written or, unless `any_code` will do,
-    of other code than today's: `training` stays as it was. Raises InputError for a file of something else.
+    False, too, after a line that says so, for a checkpoint that is not as it was written: `training` stays as it was.
+    Raises InputError for a file of something else and, unless `any_code` will do, for one of other code than today's.
     """
     path = as_path(path)
     if not path.exists():
@@ -82,10 +81,12 @@ def restore(path: str | os.PathLike, training: Any, *, any_code: bool = False) -
         if state.config != asdict(training.config):
             return False
         if not any_code and state.code != code_of(training):
-            print(f"{path}: found a checkpoint of other code; its run is trained anew", file=sys.stderr)
-            return False
+            expected = "expected a checkpoint of the training code as it is now, found one of other code"
+            raise InputError(f"{path}: {expected}; go on with it (--keep), begin anew (--fresh), or move it")
         rng = _check_state(state, training, numbers)
         fill(own, arrays)
+    except InputError:
+        raise
     except Exception as error:  # whatever numpy, zip and json say of a damaged file
         print(f"{path}: damaged, found: {reason_of(error)}; its run is trained anew", file=sys.stderr)
         return False
@@ -113,8 +114,7 @@ def _check_state(state: State, training: Any, numbers: dict[str, Any]) -> np.ran
     if wrong := [name for name in numbers if type(state.optimizer.get(name)) not in (int, float)]:
         raise ValueError(f"optimizer: expected numbers as {', '.join(wrong)}, found {state.optimizer}")
     if state.history:
-        metric, gate_means = training.loss.metric, state.gate_means or None
-        RunRecord(None, training.config, 1, metric, state.diverged, state.history, gate_means)  # raises for others
+        logs.check_rows(training.config, state.diverged, state.history, state.gate_means)
     rng = np.random.default_rng()
     rng.bit_generator.state = state.rng
     return rng

@@ -109,15 +109,14 @@ class ResultFile(Generic[ResultT]):
         self.check()
         remove(self.path)
 
-    def append(self, result: ResultT, *, durable: bool = True) -> None:
-        """Add one line and, if it is to be `durable`, wait until the disk has it; raises Interrupted if it cannot."""
+    def append(self, result: ResultT) -> None:
+        """Add one line, and wait until the disk has it; raises Interrupted if it cannot."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "ab") as file:
                 file.write(sealed(json.dumps(asdict(result), allow_nan=False).encode()) + b"\n")
                 file.flush()
-                if durable:
-                    os.fsync(file.fileno())
+                os.fsync(file.fileno())
         except OSError as error:
             raise Interrupted(f"{self.path}: {error.strerror}") from error
 
@@ -296,15 +295,13 @@ def run_missing(
     scheduler: str | None = None,
     report: Callable[[list[ResultT]], str | None] = lambda done: None,
     bar: bool = True,
-    checkpoints: bool = False,
 ) -> list[ResultT]:
     """Run the tasks whose results are not in the file yet; return all results, in the order of the tasks.
 
     Each result gets the environment of the process that made it. Results of other training code than today's raise
-    InputError, unless `any_code` will do; so do unfinished ones, if they go on from `checkpoints`. `fresh`: forget all
-    that are there. After each run `report` gets all results so far, the newest last, and may return a text to print;
-    `bar`: whether a terminal shows a bar of runs. Raises Interrupted, whose message says how many runs are safe and how
-    `to_continue`.
+    InputError, unless `any_code` will do. `fresh`: forget all that are there. After each run `report` gets all results
+    so far, the newest last, and may return a text to print; `bar`: whether a terminal shows a bar of runs. Raises
+    Interrupted, whose message says how many runs are safe and how `to_continue`.
     """
     from tqdm import tqdm
 
@@ -314,16 +311,15 @@ def run_missing(
             check_scheduler(scheduler)  # before anything is forgotten
         results.clear()
     found, samples = results.read(), logs.digest_of_samples(data)
-    done = {results.task_of(result): result for result in found if result.whole}
-    kept = [result for result in found if result.whole or checkpoints]
-
-    foreign = {task for of in kept if not is_of_today(task := results.task_of(of), of.environment, samples)}
+    done = {results.task_of(result): result for result in found}
     if not any_code:
-        check_of_today(results.path, foreign)
+        check_of_today(
+            results.path, [task for task, of in done.items() if not is_of_today(task, of.environment, samples)]
+        )
     if damaged := results.texts().count(None):
         words = f"{count_of(damaged, 'line')} no longer as written, or of an older version"
         print(f"{results.path}: damaged, found: {words}; trained anew", file=sys.stderr)
-    results.keep(lambda result: result.whole)
+    results.keep(lambda result: True)
     wanted, missing = set(tasks), [task for task in tasks if task not in done]
     hidden = not (bar and sys.stderr.isatty())
     progress = tqdm(total=len(tasks), initial=len(tasks) - len(missing), unit="run", disable=hidden)
@@ -340,7 +336,7 @@ def run_missing(
                 if text := report([result for task, result in done.items() if task in wanted]):
                     progress.write(text)
     except (Interrupted, KeyboardInterrupt) as error:
-        safe = len(wanted & done.keys() & {results.task_of(result) for result in results.read() if result.whole})
+        safe = len(wanted & done.keys() & {results.task_of(result) for result in results.read()})
         stopped = f"{str(error) or 'stopped by Ctrl-C'}; {safe} of {len(tasks)} runs are safe in {results.path}"
         raise Interrupted(f"{stopped}; to continue: {to_continue}") from error
     return [done[task] for task in tasks]

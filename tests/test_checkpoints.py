@@ -134,11 +134,11 @@ def test_a_state_that_its_run_cannot_have_is_not_believed(digits, path, saved, c
     assert_trained_anew(digits, path, capsys)
 
 
-def test_a_checkpoint_of_other_code_is_trained_anew_unless_any_will_do(digits, path, saved, capsys):
+def test_a_checkpoint_of_other_code_is_refused_unless_any_will_do(digits, path, saved):
     change_state(path, code="another")
     training = Training(SHORT, digits)
-    assert not checkpoints.restore(path, training)
-    assert capsys.readouterr().err == f"{path}: found a checkpoint of other code; its run is trained anew\n"
+    with refused_with(path, "one of other code", "--keep", "--fresh"):
+        checkpoints.restore(path, training)
     assert_same_bits(training, Training(SHORT, digits))
     assert checkpoints.restore(path, training, any_code=True)
     assert_same_bits(training, saved)

@@ -295,47 +295,6 @@ def test_gates_of_very_many_depths_are_those_of_some(monkeypatch):
     assert [axes.get_ylabel() for axes in panels] == ["1 block", "5 blocks", "9 blocks"]
 
 
-# ------------------------------------------------------------------------------------- an unfinished log
-
-
-def cut(log, epochs: dict[tuple[str, int], int]):
-    """Return the log unfinished: each (block, seed) in `epochs` has so many, the others have not begun."""
-    log.finished, log.runs = False, [run for run in log.runs if (run.config.block, run.config.seed) in epochs]
-    for run in log.runs:
-        rows = epochs[run.config.block, run.config.seed] + 1
-        values = {field.name: getattr(run.history, field.name)[:rows] for field in dataclasses.fields(run.history)}
-        run.history = dataclasses.replace(run.history, **values)
-        run.gate_means = run.gate_means and run.gate_means[:rows]
-    return log
-
-
-@pytest.mark.parametrize(
-    ("epochs", "words"),
-    [
-        ({("highway", 0): 2}, "unfinished: epoch 2 of 3"),
-        ({("highway", 0): 2, ("plain", 0): 1}, "unfinished: epoch 2 of 3"),  # the plain one has diverged
-        ({("highway", 0): 3, ("highway", 1): 0}, "unfinished: epoch 0 of 3"),
-        ({("highway", 0): 3, ("plain", 1): 2, ("highway", 1): 1}, "unfinished: epoch 1 to 2 of 3"),
-        ({("highway", 0): 3}, "unfinished: epoch 3 of 3"),
-        (None, ""),
-    ],
-    ids=str,
-)
-def test_pictures_of_an_unfinished_log_show_its_epochs(epochs, words, tmp_path, monkeypatch):
-    drawn, log = [], made_up_log(seeds=(0, 1), diverged=[("plain", 0)])
-    monkeypatch.setattr(pictures, "save_all", lambda made, *_, **__: drawn.extend(draw() for draw in made.values()))
-    pictures.draw("log.json", tmp_path, cut(log, epochs) if epochs else log)
-    assert [figure.get_supxlabel() for figure in drawn] == [words] * 4
-
-
-def test_gates_are_shown_of_the_runs_that_are_furthest_until_all_are():
-    epochs = {("highway", 0): 2, ("highway", 1): 2, ("highway", 2): 1, ("plain", 0): 3}
-    log = cut(made_up_log(seeds=(0, 1, 2)), epochs)
-    assert [run.config.seed for run in pictures.runs_with_gates(log)] == [0, 1]
-    log.finished = True
-    assert [run.config.seed for run in pictures.runs_with_gates(log)] == [0, 1, 2]
-
-
 # --------------------------------------------------------------------------------------- the animation
 
 
@@ -358,13 +317,10 @@ def test_animation_has_a_frame_an_epoch_and_repeats(workdir):
     assert len(colors) <= gif.PALETTE_COLORS
 
 
-@pytest.mark.parametrize(
-    ("diverged", "left", "word"), [(True, 0, "diverged"), (False, 1, "unfinished"), (False, 0, "none")]
-)
-def test_titles_say_what_became_of_runs_without_a_score(diverged, left, word):
+@pytest.mark.parametrize(("diverged", "word"), [(True, "diverged"), (False, "none")])
+def test_titles_say_what_became_of_runs_without_a_score(diverged, word):
     (run,) = made_up_log(blocks=["plain"]).runs
     run.diverged, run.history.test_score[-1] = diverged, None
-    run.config = dataclasses.replace(run.config, epochs=run.history.epoch[-1] + left)
     assert pictures.reached([run], "test_score") == f"plain {word}"
 
 

@@ -107,8 +107,7 @@ def test_what_no_machine_or_nobody_has_is_one_line(workdir, refused, words, mess
 
 
 def test_a_disk_too_full_for_the_log_loses_no_run(workdir, refused, monkeypatch):
-    dumps = logs.dumps
-    monkeypatch.setattr(logs, "dumps", lambda log: "x" * 10**6 if log.finished else dumps(log))
+    monkeypatch.setattr(logs, "dumps", lambda log: "x" * 10**6)
     with limited_file_size(10**5):
         error = refused(programs.main, [*SHORT, "--fresh", "--out", "log.json"])
     assert "log.json: expected a place to write, found: File too large" in error

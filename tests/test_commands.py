@@ -481,7 +481,7 @@ def test_a_checkpoint_of_other_code_is_refused_where_a_run_goes_on_from_it(workd
     rewrite(place, state=np.array(state.replace(json.loads(state)["code"], "c0dec0dec0de")))
     before = files_below(workdir)
     capsys.readouterr()
-    assert "found one of other code; go on with it (--keep)" in refused(cn.main, words)
+    assert "found: one of other code; go on with it (--keep)" in refused(cn.main, words)
     assert files_below(workdir) == before
     assert cn.main([*words, "--keep"]) == 0
 

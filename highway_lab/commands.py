@@ -8,7 +8,6 @@ on when the same command is started again; afterwards only the log is left.
 import argparse
 import dataclasses
 import functools
-import math
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,7 +32,7 @@ from highway_lab.cli import (
 from highway_lab.console import name_files, name_run
 from highway_lab.datasets import DATASETS, choose_dataset, load_dataset, name_of
 from highway_lab.files import check_output, check_writable, lock_log, remove
-from highway_lab.jobs import ResultFile, add_job_flags, check_number, run_missing
+from highway_lab.jobs import ResultFile, add_job_flags, run_missing
 from highway_lab.logs import DatasetInfo, RunLog, RunRecord, imported
 from highway_lab.nets import save_net
 from highway_lab.training import train_resumably
@@ -272,9 +271,7 @@ class TrainingCommand:
 
     def plan(self, given: argparse.Namespace, data: Dataset) -> list[TrainingConfig]:
         """Return a config for every combination of values that are asked for, blocks varying fastest."""
-        lists, fields = self._lists(given), dict(given.quick)
-        check_number(math.prod(map(len, lists.values())))
-        wanted = combinations(lists)
+        fields, wanted = dict(given.quick), combinations(self._lists(given))
         if data.classes:
             fields |= self.of_folder(fitted(self.configure(**fields | wanted[0]), data))
         configs: list[Any] = [fitted(self.configure(**fields | of), data) for of in wanted]

@@ -107,19 +107,16 @@ class Cifar(NamedTuple):
     test: Sequence[Batch]  # the first is in the archive; the others may stand in for it
 
 
-def _archive(name: str, md5: str, forms: str) -> Source:
-    return Source(("",), f"{name} here, or {forms}", ("https://www.cs.toronto.edu/~kriz/",), "file", "md5", {name: md5})
+def _archive(name: str, md5: str, folder: str) -> Source:
+    forms = f"{name} here, or its batches here or in {folder}/"
+    return Source(("",), forms, ("https://www.cs.toronto.edu/~kriz/",), "file", "md5", {name: md5})
 
 
 # Neither the whole test batch nor CIFAR-100 has a published checksum but the archive's.
 TEST_START = ("8314c96d7cd65618193bab23acdd5d4c4af15bf6dd00a1781d55beedf3be1ef5", 1_000)
 CIFARS = {
     "cifar-10": Cifar(
-        archive=_archive(
-            "cifar-10-binary.tar.gz",
-            "c32a1d4ab5d03f1284b67883e8d87530",
-            "the batches here or in cifar-10-batches-bin/",
-        ),
+        archive=_archive("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin"),
         folder="cifar-10-batches-bin",
         labels=1,
         classes=10,
@@ -133,11 +130,7 @@ CIFARS = {
         test=[Batch("test_batch.bin", 10_000, *TEST_START), Batch("test_batch_first_1000.bin", 1_000, *TEST_START)],
     ),
     "cifar-100": Cifar(
-        archive=_archive(
-            "cifar-100-binary.tar.gz",
-            "03b5dce01913d631647c71ecec9e9cb8",
-            "train.bin and test.bin here or in cifar-100-binary/",
-        ),
+        archive=_archive("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary"),
         folder="cifar-100-binary",
         labels=2,  # coarse, fine
         classes=100,
@@ -178,8 +171,6 @@ def load_dataset(name: str, data_dir: str | os.PathLike | None = None, size: int
         raise ArgumentError(f"`size`: expected only with a folder of images, found with {name}; leave it out")
     if name == "auto":
         name = choose_dataset(data_dir)
-    elif os.path.isdir(name):
-        print(f"{name}: the known data set, not the folder here, which is ./{name}", file=sys.stderr)
     if name == "digits":
         return _load_digits()
     if name in CIFARS:

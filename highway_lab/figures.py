@@ -244,7 +244,7 @@ def picture_folder(log: str | os.PathLike, committed: Path) -> Path:
 
 
 @contextmanager
-def drawing(what: object, *sources: str | os.PathLike, remedy: str = "make the log anew") -> Iterator[None]:
+def drawing(what: object, *sources: str | os.PathLike) -> Iterator[None]:
     """Turn whatever is raised while a picture or a table is made of logs into an InputError that names it and them.
 
     Each field of a log has been checked by then: the log contradicts itself in some other way.
@@ -256,7 +256,7 @@ def drawing(what: object, *sources: str | os.PathLike, remedy: str = "make the l
     except Exception as error:
         found = " ".join(f"{type(error).__name__}: {error}".split())[:150]
         logs = ", ".join(map(str, sources))
-        raise InputError(f"{logs}: expected a log to make {what} of, found: {found}; {remedy}") from error
+        raise InputError(f"{logs}: expected a log to make {what} of, found: {found}; make the log anew") from error
 
 
 def save_all(
@@ -277,8 +277,7 @@ def save_all(
         pictures = {name: pictures[name] for name in chosen}
     paths = places([*pictures], folder, out, format)
     check_drawn(*paths)
-    with drawing("pictures", *sources):
-        origin, drawn = "\n".join(map(name_with_digest, sources)), {}
+    origin, drawn = "\n".join(map(name_with_digest, sources)), {}
     for path, draw in zip(paths, pictures.values(), strict=True):
         with drawing(path.name, *sources), own_style():
             drawn[path] = _content(draw(), origin, path.suffix)

@@ -132,15 +132,6 @@ class ResultFile(Generic[ResultT]):
         return content
 
 
-MOST_RUNS = 100_000  # of one command; all results are kept in memory
-
-
-def check_number(runs: int) -> None:
-    """Raise InputError if there are more runs than one command may ask for."""
-    if runs > MOST_RUNS:
-        raise InputError(f"runs: expected at most {MOST_RUNS:,}, found more; ask for fewer, in several commands")
-
-
 def run_tasks(
     function: Callable[[Any, Any], Any], tasks: Iterable[Any], data: Any, *, jobs: int, scheduler: str | None = None
 ) -> Generator[Any]:
@@ -151,8 +142,6 @@ def run_tasks(
     """
     if not tasks:
         return
-    if imported and (scheduler or jobs > 1):
-        function = functools.partial(_with_imports, [*map(os.path.abspath, imported)], function)
     try:
         if scheduler is None:
             yield from _on_this_machine(function, tasks, data, jobs)
@@ -217,14 +206,6 @@ def _begin_process(parent: Connection) -> None:
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which this process leaves if it is killed
-
-
-def _with_imports(files: Sequence[str], function: Callable[[Any, Any], Any], task: Any, data: Any) -> Any:
-    """Return function(task, data) after this process has imported a user's files: they may hold blocks and losses."""
-    for file in files:
-        if file not in imported:
-            import_file(file)
-    return function(task, data)
 
 
 def _on_cluster(function: Callable, tasks: Iterable[Any], data: Any, scheduler: str) -> Iterator:
@@ -305,7 +286,6 @@ def run_missing(
     """
     from tqdm import tqdm
 
-    check_number(len(tasks))
     if fresh:
         if scheduler:
             check_scheduler(scheduler)  # before anything is forgotten
@@ -324,9 +304,9 @@ def run_missing(
     hidden = not (bar and sys.stderr.isatty())
     progress = tqdm(total=len(tasks), initial=len(tasks) - len(missing), unit="run", disable=hidden)
     jobs = min(jobs, max(len(missing), 1))
-    made = run_tasks(
-        functools.partial(_with_environment, function, samples), missing, data, jobs=jobs, scheduler=scheduler
-    )
+    files = [*map(os.path.abspath, imported)] if scheduler or jobs > 1 else []  # else this process has them
+    make = functools.partial(_make, function, samples, files)
+    made = run_tasks(make, missing, data, jobs=jobs, scheduler=scheduler)
     try:
         with progress, closing(made) as finished:  # closed at once: late workers would end those of a next call
             for result in finished:
@@ -368,8 +348,11 @@ def add_job_flags(parser: argparse.ArgumentParser, *, cluster: bool = True) -> N
     older.add_argument("--fresh", action="store_true", help="forget all runs of before")
 
 
-def _with_environment(function: Callable[[Any, Any], ResultT], samples: str, task: Any, data: Any) -> ResultT:
-    """Return the result of a task with the environment of this process, which makes it."""
+def _make(function: Callable[[Any, Any], ResultT], samples: str, files: Sequence[str], task: Any, data: Any) -> ResultT:
+    """Return the result of a task with the environment of this process, which first imports a user's files."""
+    for file in files:  # they may hold blocks and losses
+        if file not in imported:
+            import_file(file)
     here = logs.environment(programs=logs.mathematics(task))  # before the task: meanwhile somebody may edit the code
     result = function(task, data)
     result.environment = replace(here, samples=samples)

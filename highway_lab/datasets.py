@@ -294,21 +294,17 @@ class Walk:
             print(printable(f"{self.folder}: {'; '.join(parts)}"), file=sys.stderr)
 
     def entries(self, folder: Path) -> tuple[list[Path], list[Path]]:
-        """Return the folders and the files in a folder, links followed; raises InputError."""
+        """Return the folders and the files in a folder, links followed."""
         folders, files = [], []
-        try:
-            for path in in_order(folder.iterdir()):
-                if path.name.startswith(".") or path.name.casefold() in OF_SYSTEMS:
-                    self.noted["hidden files and those of systems left out"].append(path)
-                elif path.is_dir():
-                    folders.append(path)
-                elif path.is_file():
-                    files.append(path)
-                else:
-                    self.noted["links that lead nowhere, and other non-files, left out"].append(path)
-        except OSError as error:
-            found = f"expected a folder of images, found: {error.strerror}"
-            raise InputError(f"{error.filename or folder}: {found}; check the path") from error
+        for path in in_order(folder.iterdir()):
+            if path.name.startswith(".") or path.name.casefold() in OF_SYSTEMS:
+                self.noted["hidden files and those of systems left out"].append(path)
+            elif path.is_dir():
+                folders.append(path)
+            elif path.is_file():
+                files.append(path)
+            else:
+                self.noted["links that lead nowhere, and other non-files, left out"].append(path)
         return folders, files
 
     def subfolders(self, folder: Path) -> list[Path]:
@@ -343,8 +339,6 @@ def load_folder(folder: str | os.PathLike, size: int | None = None) -> Dataset:
     Raises InputError for a file that is no image, for images of several shapes without a size, and for a folder of
     another form.
     """
-    if size is not None and size < 1:
-        raise ArgumentError(f"`size`: expected a number of pixels, 1 or more, found {size}; choose another")
     folder = as_path(folder)
     walk = Walk(folder)
     places = walk.subfolders(folder)

@@ -159,9 +159,6 @@ def run_tasks(
         raise
 
 
-MOST_PROCESSES = 64  # or the number of CPUs: each process takes memory and time to start
-
-
 def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: int) -> Iterator:
     """Yield results of `jobs` local processes, which get the data once, as memory-mapped files.
 
@@ -173,7 +170,6 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
     from joblib.externals.loky.backend import resource_tracker
 
     warnings.filterwarnings("ignore", module="joblib.parallel")  # a job that is cut short says so itself
-    jobs = min(jobs, max(MOST_PROCESSES, os.cpu_count() or 1))
     begin: dict[str, Any] = {}
     with ExitStack() as stack:
         if jobs > 1:
@@ -292,10 +288,9 @@ def run_missing(
         results.clear()
     found, samples = results.read(), logs.digest_of_samples(data)
     done = {results.task_of(result): result for result in found}
+    foreign = [task for task, of in done.items() if not is_of_today(task, of.environment, samples)]
     if not any_code:
-        check_of_today(
-            results.path, [task for task, of in done.items() if not is_of_today(task, of.environment, samples)]
-        )
+        check_of_today(results.path, foreign)
     if damaged := results.texts().count(None):
         words = f"{count_of(damaged, 'line')} no longer as written, or of an older version"
         print(f"{results.path}: damaged, found: {words}; trained anew", file=sys.stderr)
@@ -336,13 +331,11 @@ def check_of_today(path: Path, foreign: Collection[Any]) -> None:
         )
 
 
-def add_job_flags(parser: argparse.ArgumentParser, *, cluster: bool = True) -> None:
+def add_job_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of every command whose runs are kept one by one: --jobs, --scheduler, --keep and --fresh."""
     parser.add_argument("--jobs", type=count, default=1, metavar="N", help="runs side by side, in N processes")
-    parser.set_defaults(scheduler=None)
-    if cluster:
-        text = "train on a Dask cluster, tcp://host:port, whose workers have this package"
-        parser.add_argument("--scheduler", metavar="ADDRESS", help=text)
+    text = "train on a Dask cluster, tcp://host:port, whose workers have this package"
+    parser.add_argument("--scheduler", metavar="ADDRESS", help=text)
     older = parser.add_mutually_exclusive_group()
     older.add_argument("--keep", dest="any_code", action="store_true", help="go on with runs of older code")
     older.add_argument("--fresh", action="store_true", help="forget all runs of before")

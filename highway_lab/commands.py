@@ -114,8 +114,7 @@ def run_job(job: Job, data: Dataset) -> None:
         # Long runs tell their epochs also side by side, but not from another machine.
         side_by_side = bool(given.scheduler) or (given.jobs > 1 and not job.checkpoints)
 
-        def report(done: list[RunRecord]) -> str | None:
-            run = done[-1]
+        def report(run: RunRecord) -> str | None:
             remove(job.checkpoint(run.config))
             return f"{job.name(run.config)}  {console.describe_scores(run)}" if side_by_side else None
 

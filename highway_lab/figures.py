@@ -37,7 +37,6 @@ from highway_networks import InputError, as_path
 WIDTH = 8.3  # inches: the width of a README's column at 100 pixels an inch
 INK, FAINT_INK = "#333333", "#767676"
 
-
 BLOCK_COLORS = {  # of Okabe & Ito
     "highway": "#0072B2",
     "plain": "#D55E00",

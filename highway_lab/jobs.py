@@ -270,15 +270,15 @@ def run_missing(
     any_code: bool = False,
     fresh: bool = False,
     scheduler: str | None = None,
-    report: Callable[[list[ResultT]], str | None] = lambda done: None,
+    report: Callable[[ResultT], str | None] = lambda result: None,
     bar: bool = True,
 ) -> list[ResultT]:
     """Run the tasks whose results are not in the file yet; return all results, in the order of the tasks.
 
     Each result gets the environment of the process that made it. Results of other training code than today's raise
-    InputError, unless `any_code` will do. `fresh`: forget all that are there. After each run `report` gets all results
-    so far, the newest last, and may return a text to print; `bar`: whether a terminal shows a bar of runs. Raises
-    Interrupted, whose message says how many runs are safe and how `to_continue`.
+    InputError, unless `any_code` will do. `fresh`: forget all that are there. After each run `report` gets its result,
+    and may return a text to print; `bar`: whether a terminal shows a bar of runs. Raises Interrupted, whose message
+    says how many runs are safe and how `to_continue`.
     """
     from tqdm import tqdm
 
@@ -295,7 +295,7 @@ def run_missing(
         words = f"{count_of(damaged, 'line')} no longer as written, or of an older version"
         print(f"{results.path}: damaged, found: {words}; trained anew", file=sys.stderr)
     results.keep(lambda result: True)
-    wanted, missing = set(tasks), [task for task in tasks if task not in done]
+    missing = [task for task in tasks if task not in done]
     hidden = not (bar and sys.stderr.isatty())
     progress = tqdm(total=len(tasks), initial=len(tasks) - len(missing), unit="run", disable=hidden)
     jobs = min(jobs, max(len(missing), 1))
@@ -308,10 +308,10 @@ def run_missing(
                 results.append(result)
                 done[results.task_of(result)] = result
                 progress.update()
-                if text := report([result for task, result in done.items() if task in wanted]):
+                if text := report(result):
                     progress.write(text)
     except (Interrupted, KeyboardInterrupt) as error:
-        safe = len(wanted & done.keys() & {results.task_of(result) for result in results.read()})
+        safe = len({*tasks} & done.keys() & {results.task_of(result) for result in results.read()})
         stopped = f"{str(error) or 'stopped by Ctrl-C'}; {safe} of {len(tasks)} runs are safe in {results.path}"
         raise Interrupted(f"{stopped}; to continue: {to_continue}") from error
     return [done[task] for task in tasks]

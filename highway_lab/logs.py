@@ -179,7 +179,7 @@ class RunLog(Log, Generic[ConfigT]):
 
     dataset: DatasetInfo
     runs: NonEmpty[RunRecord[ConfigT]]
-    finished: Literal[True] = True
+    finished: Literal[True] = True  # as all logs have it
 
 
 def grouped(items: Iterable, key: Callable[[Any], Any]) -> dict[Any, list]:

@@ -442,40 +442,36 @@ def _read_images(walk: Walk, paths: Sequence[Path], size: int | None) -> np.ndar
     from PIL import Image
     from tqdm import tqdm
 
-    x = None if size is None else np.empty((len(paths), 3, size, size), np.uint8)
-    first, all_grey, largest, deep = "", True, np.empty(len(paths), int), {}
+    images: dict[int, np.ndarray] = {}
+    largest, all_grey = np.empty(len(paths), int), True
     for index, path in enumerate(tqdm(paths, "reading images", disable=not sys.stderr.isatty(), delay=1, leave=False)):
         try:
             image, grey = _read_image(walk, path)
         except Exception as error:  # whatever Pillow says of a foreign or truncated file
             found = f"expected an image, found: {reason_of(error):.100}"
             raise InputError(f"{path}: {found}; check, convert or remove it") from error
-        is_deep, largest[index] = image.ndim == 2, image.max()
+        largest[index], all_grey = image.max(), all_grey and grey
         if size is not None:
             image = np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR))
-        if x is None:
-            x, first = np.empty((len(paths), 3, *image.shape[:2]), np.uint8), f", as {path} has"
-        if image.shape[:2] != x.shape[2:]:
-            expected, found = (" x ".join(map(str, shape[:2])) for shape in (x.shape[2:], image.shape))
-            raise ArgumentError(
-                f"{path}: expected {expected} pixels{first}, found {found}; choose a `size`, such as 32"
-            )
-        if is_deep:
-            deep[index] = image.astype(np.uint16)
-        else:
-            x[index] = image.transpose(2, 0, 1)
-        all_grey = all_grey and grey
-    assert x is not None
-    for kind, rows in (("deep ", [*deep]), ("", [index for index in range(len(paths)) if index not in deep])):
+        images[index] = image if image.ndim == 3 else image.astype(np.uint16)[:, :, None]  # deep, of one channel
+        if image.shape[:2] != images[0].shape[:2]:
+            expected, found = (" x ".join(map(str, of.shape[:2])) for of in (images[0], image))
+            found = f"expected {expected} pixels, as {paths[0]} has, found {found}"
+            raise ArgumentError(f"{path}: {found}; choose a `size`, such as 32")
+    x = np.empty((len(images), 1 if all_grey else 3, *images[0].shape[:2]), np.uint8)
+    for kind, dtype in (("deep ", np.uint16), ("", np.uint8)):
+        rows = [index for index, image in images.items() if image.dtype == dtype]
         bits = next(bits for bits in DEPTHS if largest[rows].max(initial=0) < 2**bits)
         most = 2**bits - 1
         for index in rows:
+            image = images.pop(index)  # all of them twice may not fit into the memory
             if kind or bits != 8:
-                x[index] = (deep.get(index, x[index]) * np.uint32(255) + most // 2) // most  # rounded
+                image = (image * np.uint32(255) + most // 2) // most  # rounded
                 walk.noted[f"{kind}pixels scaled from 0..{most:,} to 0..255"].append(paths[index])
             elif 0 < largest[index] < DARK:
                 walk.noted[f"pixels of 0..{DARK - 1} left dark beside brighter ones"].append(paths[index])
-    return x[:, :1].copy() if all_grey else x
+            x[index] = image.transpose(2, 0, 1)[: x.shape[1]]
+    return x
 
 
 def _read_image(walk: Walk, path: Path) -> tuple[np.ndarray, bool]:

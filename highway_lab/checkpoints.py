@@ -61,11 +61,11 @@ def save(path: str | os.PathLike, training: Any) -> None:
         raise Interrupted(str(error)) from error
 
 
-def restore(path: str | os.PathLike, training: Any, *, any_code: bool = False) -> bool:
+def restore(path: str | os.PathLike, training: Any, *, any_code: bool | None = None) -> bool:
     """Bring `training` to where the checkpoint was made; False if there is none, or if it belongs to another config.
 
-    Raises InputError for anything but a checkpoint as it was written and, unless `any_code` will do, for one of other
-    code than today's. `training` is then as it was.
+    One of other code than today's is gone on with if `any_code`, refused if that is False, and left alone if it is
+    None. Raises InputError for this, and for anything but a checkpoint as it was written; `training` is as it was.
     """
     path = as_path(path)
     if not path.exists():
@@ -76,9 +76,10 @@ def restore(path: str | os.PathLike, training: Any, *, any_code: bool = False) -
         check_regular(path)
         arrays = unpacked(path)
         state = logs.loads(str(arrays.pop("state")).encode(), State)
-        if state.config != asdict(training.config):
+        other_code = state.code != code_of(training)
+        if state.config != asdict(training.config) or (other_code and any_code is None):
             return False
-        if not any_code and state.code != code_of(training):
+        if other_code and not any_code:
             remedy = f"go on with it (--keep), {remedy}"
             raise ValueError("one of other code")
         rng = _check_state(state, training, numbers)

@@ -135,8 +135,11 @@ def test_a_state_that_its_run_cannot_have_is_not_believed(digits, path, saved, c
 
 def test_a_checkpoint_of_other_code_is_refused_unless_any_will_do(digits, path, saved):
     change_state(path, code="another")
-    assert_refused(digits, path, "one of other code", "--keep", "--fresh")
     training = Training(SHORT, digits)
+    with refused_with(path, "one of other code", "--keep", "--fresh"):
+        checkpoints.restore(path, training, any_code=False)
+    assert not checkpoints.restore(path, training)
+    assert_same_bits(training, Training(SHORT, digits))
     assert checkpoints.restore(path, training, any_code=True)
     assert_same_bits(training, saved)
 

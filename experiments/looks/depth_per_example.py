@@ -157,14 +157,11 @@ def train(task: Task, data: Dataset) -> StudyRun:
     """Load or train a net, and those of other seeds, and examine it and its untrained state."""
     with one_thread():
         net, fresh = models.trained(task.config, data), Training(task.config, data).net
-        others = [replace(task.config, seed=seed) for seed in models.SEEDS if seed != task.config.seed]
-        nets = [models.trained(config, data) for config in others]
-        judged, *by_others = (
-            losses(of, data.test_y)
-            for of in (judge(data), *(other.predict(as_inputs(data.test_x, other.dtype)) for other in nets))
-        )
-        hardness = {JUDGE: judged, OTHERS: np.mean(by_others, axis=0)}
-        right = net.predict(as_inputs(data.test_x, net.dtype)).argmax(axis=1) == data.test_y
+        seeds, x = [seed for seed in models.SEEDS if seed != task.config.seed], as_inputs(data.test_x, net.dtype)
+        others = [models.trained(replace(task.config, seed=seed), data) for seed in seeds]
+        by_others = [losses(other.predict(x), data.test_y) for other in others]
+        hardness = {JUDGE: losses(judge(data), data.test_y), OTHERS: np.mean(by_others, axis=0)}
+        right = net.predict(x).argmax(axis=1) == data.test_y
         found = NetDepth(describe(fresh, data, hardness), describe(net, data, hardness), rounded(right.mean()))
     return StudyRun(None, task, net.params.flat.size, False, {}, found)
 

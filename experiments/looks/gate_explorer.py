@@ -23,13 +23,12 @@ import matplotlib
 import numpy as np
 from matplotlib.colors import to_hex
 
-import highway_lab.logs
 from highway_lab.console import name_data, name_numbers
 from highway_lab.datasets import load_dataset
 from highway_lab.fields import NonEmpty, NotNegative, Pixel, Share, dict_of, lists_of
 from highway_lab.figures import SEQUENTIAL, differences, drawing, name_with_digest
 from highway_lab.intervals import Interval, difference, interval
-from highway_lab.logs import RunLog, rounded_all
+from highway_lab.logs import RunLog, read, rounded_all
 from highway_networks import Config, Dataset, DeepNet, InputError, as_inputs
 
 from .. import common
@@ -279,7 +278,7 @@ def depth_sweep() -> tuple[list[Path], dict[str, Any] | None]:
     paths = [SWEEP, tuned_nets.log_path()]
     if not all(path.exists() for path in paths):
         return [], None
-    sweep = highway_lab.logs.read(SWEEP, RunLog[Config], "make it with make sweep")
+    sweep = read(SWEEP, RunLog[Config], "make it with make sweep")
     results = Results(tuned_nets.studies[""], tuned_nets.read(paths[1]).runs)
     with drawing("the sweep", *paths):
         config, runs = sweep.runs[0].config, by_config(sweep.runs, "block", "depth")

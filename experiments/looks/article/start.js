@@ -22,7 +22,7 @@ function tellNet() {
     used: percent(used / L, 0),
   });
   all(".depth").forEach(element => { element.textContent = L; });
-  $("formula").append(...FORMULA.split(/\{(.)\}/u).map((part, i) =>
+  $("formula").append(...block.formula.split(/\{(.)\}/u).map((part, i) =>
     i % 2 ? Object.assign(document.createElement("var"), { textContent: part }) : part));
   $("own-classes").hidden = data.of_digits;
   $("own-classes").textContent = `It was not trained on digits but on ${dataset}: a digit that it sees is the number of a class` +

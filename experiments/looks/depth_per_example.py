@@ -12,7 +12,7 @@ The paper speaks of harder problems, which task_difficulty judges; harder images
 The rules, at `judge_hardness` and `judge_variation`, were written after the runs.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -172,26 +172,9 @@ STUDY = models.study(NetDepth, criteria={"error": lambda run: 1 - run.measured.s
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def column(records: Sequence, name: str) -> np.ndarray:
-    """Return a field of each net, (seeds, ...); NaN in place of None."""
-    return np.array([getattr(of, name) for of in records], float)
-
-
-def mean_depth(nets: Sequence[Depths]) -> np.ndarray:
-    """Return the mean effective depth of each net, (seeds,)."""
-    return np.array([net.mean[EFFECTIVE] for net in nets])
-
-
-def variation(nets: Sequence[Depths]) -> np.ndarray:
-    """Return the standard deviation of effective depth over all images of each net, in % of its mean: (seeds,)."""
-    return 100 * column(nets, "spread") / np.sqrt(1 - column(nets, "of_class")) / mean_depth(nets)
-
-
-def related(
-    nets: Sequence[Depths], hardness: str = JUDGE, measure: str = EFFECTIVE, name: str = "within"
-) -> np.ndarray:
-    """Return a correlation of each net, (seeds,)."""
-    return column([net.relations[measure][hardness] for net in nets], name)
+def variation(net: Depths) -> float:
+    """Return the standard deviation of effective depth over all images, in % of its mean."""
+    return 100 * net.spread / np.sqrt(1 - net.of_class) / net.mean[EFFECTIVE]
 
 
 def judge_hardness(trained: np.ndarray, untrained: np.ndarray) -> Verdict:
@@ -215,26 +198,29 @@ def numbers(results: Results) -> dict:
     seen = [[run.measured for run in runs] for runs in results.by_cell().values()]
     nets = {state: [[getattr(net, state) for net in of] for of in seen] for state in STATES}
 
-    def each(records: Iterable, measure: Callable[..., np.ndarray], *arguments: str) -> list[float]:
-        return [of for setting in records for of in interval(measure(setting, *arguments))]
+    def each(state: str, measure: Callable[[Depths], float | None]) -> list[float]:
+        return [of for setting in nets[state] for of in interval([measure(net) for net in setting])]
 
-    def rule(judge: Callable[..., Verdict], measure: Callable[..., np.ndarray], *arguments: str) -> list[Verdict]:
-        pairs = zip(nets["trained"], nets["untrained"], strict=True)
-        return [judge(*(measure(of, *arguments) for of in both)) for both in pairs]
+    def rule(judge: Callable[..., Verdict], measure: Callable[[Depths], float | None]) -> list[Verdict]:
+        by_state = ([np.array([measure(net) for net in of], float) for of in nets[state]] for state in STATES)
+        return [judge(trained, untrained) for untrained, trained in zip(*by_state, strict=True)]
+
+    def related(measure: str = EFFECTIVE, hardness: str = JUDGE) -> Callable[[Depths], float | None]:
+        return lambda net: net.relations[measure][hardness].within
 
     differ = rule(judge_variation, variation)
     return {
-        "depth": each(nets["trained"], mean_depth),
-        "gap": each(nets["trained"], lambda of: column(of, "by_part")[:, -1] - column(of, "by_part")[:, 0]),
-        "correlation": {state: each(nets[state], related) for state in STATES},
-        "of_others": each(nets["trained"], related, OTHERS),
-        "spread": {state: each(nets[state], variation) for state in STATES},
-        "held": {JUDGE: each(nets["trained"], related, JUDGE, EFFECTIVE, "held")},
-        "changes": {of: each(nets["trained"], related, JUDGE, of) for of in MEASURES[1:]},
-        "by_changes": {of: rule(judge_hardness, related, JUDGE, of) for of in MEASURES[1:]},
+        "depth": each("trained", lambda net: net.mean[EFFECTIVE]),
+        "gap": each("trained", lambda net: net.by_part[-1] - net.by_part[0]),
+        "correlation": {state: each(state, related()) for state in STATES},
+        "of_others": each("trained", related(hardness=OTHERS)),
+        "spread": {state: each(state, variation) for state in STATES},
+        "held": each("trained", lambda net: net.relations[EFFECTIVE][JUDGE].held),
+        "changes": {of: each("trained", related(of)) for of in MEASURES[1:]},
+        "by_changes": {of: rule(judge_hardness, related(of)) for of in MEASURES[1:]},
         "blocks": results.finished[0].depth,
         "seeds": len(seen[0]),
-        "harder": combine(rule(judge_hardness, related)),
+        "harder": combine(rule(judge_hardness, related())),
         "differ": combine(differ),
         "differ_in": [of == Verdict.REPRODUCED for of in differ],
     }
@@ -247,7 +233,7 @@ def figure(results: Results) -> Figure:
     for axes, (cell, runs) in zip(panels, by_cell.items(), strict=True):
         for state, color in STATES.items():
             nets = [getattr(run.measured, state) for run in runs]
-            off_mean = 100 * ((column(nets, "by_part").T / mean_depth(nets)).T - 1)
+            off_mean = np.array([100 * (np.array(net.by_part) / net.mean[EFFECTIVE] - 1) for net in nets])
             draw_seeds(axes, np.arange(1, PARTS + 1), off_mean, label=f"{state} net", color=color)
         draw_level(axes, 0, "_mean")
         axes.set(title=cell.arm, xticks=(1, PARTS))

@@ -36,6 +36,7 @@ LOSSES = (BrokenExecutor, CancelledError, OSError)  # of a worker or a scheduler
 ATTEMPTS = 3  # at tasks that were lost with a cluster's worker
 CONNECT_SECONDS = 10.0  # after which there is no scheduler
 ResultT = TypeVar("ResultT", bound=Result)
+MOST_PROCESSES = 64  # or the number of CPUs: each takes memory, and time to start
 
 
 def sealed(text: bytes) -> bytes:
@@ -298,7 +299,7 @@ def run_missing(
     missing = [task for task in tasks if task not in done]
     hidden = not (bar and sys.stderr.isatty())
     progress = tqdm(total=len(tasks), initial=len(tasks) - len(missing), unit="run", disable=hidden)
-    jobs = min(jobs, max(len(missing), 1))
+    jobs = min(jobs, max(len(missing), 1), max(MOST_PROCESSES, os.cpu_count() or 1))
     files = [*map(os.path.abspath, imported)] if scheduler or jobs > 1 else []  # else this process has them
     make = functools.partial(_make, function, samples, files)
     made = run_tasks(make, missing, data, jobs=jobs, scheduler=scheduler)

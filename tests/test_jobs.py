@@ -201,6 +201,14 @@ def test_results_have_the_order_of_the_tasks_and_reports_of_arrival(let_go):
     assert reported == [4, 3]
 
 
+def test_a_thousand_jobs_start_no_thousand_processes(workdir, monkeypatch):
+    begun = []
+    monkeypatch.setattr(jobs, "_on_this_machine", lambda function, tasks, data, jobs: begun.append(jobs) or iter(()))
+    with pytest.raises(KeyError):  # nothing was run
+        square_all(tasks=range(1_000), jobs=1_000)
+    assert begun == [max(64, os.cpu_count())]
+
+
 def fail_at_three(task: int, data: object) -> Square:
     if task == 3:
         raise ZeroDivisionError("a defect of the task")

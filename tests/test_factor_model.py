@@ -74,14 +74,6 @@ def test_an_auc_is_the_share_of_pairs_in_the_right_order():
     assert math.isnan(fm.auc(np.arange(4), np.ones(4, bool)))
 
 
-def test_each_fold_is_ranked_by_itself():
-    second = np.tile(np.repeat([False, True], 20), (2, 1))
-    signal = second.astype(float)
-    assert fm.detect(signal + np.array([[0], [5]]), second) == 1
-    signal[1] *= -1
-    assert fm.detect(signal, second) == 0.5
-
-
 def test_r_squared_is_taken_against_the_windows_mean():
     y, mean = np.array([1.0, -1.0, 3.0, 1.0]), np.array([0.0, 0.0, 1.0, 1.0])
     assert fm.score(y, y, mean) == 1
@@ -94,10 +86,8 @@ def test_r_squared_is_taken_against_the_windows_mean():
 
 def test_nets_are_of_one_size_and_every_model_has_nine_settings():
     sizes = [fm.prepare(name, np.zeros((3, 6)), np.zeros(3), SHORT).net.params.flat.size for name in fm.NETS]
-    assert max(sizes) / min(sizes) < 1.04
-    deep = [net for net in fm.NETS.values() if net["depth"] == 10]
-    assert [net["block"] for net in deep] == ["plain", "residual-scaled", "highway"]
-    assert len({(net["activation"], net["init"]) for net in deep}) == 1
+    assert max(sizes) / min(sizes) < 1.03
+    assert [fm.NETS[name]["block"] for name in fm.GATED] == ["highway", "highway"]
     assert {len(grid) for grid in (fm.PENALTIES, fm.RATES)} == {9}
 
 
@@ -178,22 +168,22 @@ def test_the_last_fifth_of_the_window_chooses_and_never_a_diverged_net(monkeypat
     np.testing.assert_allclose(predicted["mean"], market.y[: SHORT.n_train].mean())
 
 
-def test_each_day_is_predicted_once_and_scored_with_its_own_regime(monkeypatch):
+def test_each_day_is_predicted_once_and_each_fold_ranked_by_itself(monkeypatch):
     starts = []
 
     def perfect(market, start, task):
         starts.append(start)
         after = slice(start + task.n_train, start + task.n_train + task.n_test)
-        y, second = market.y[after], market.second[after]
-        named = {f"{name}: mean T": second.astype(float) for name in fm.GATED}
-        return {"perfect": y, "mean": 0 * y}, named, dict.fromkeys(fm.MODELS, f"from {start}")
+        y, second = market.y[after], market.second[after].astype(int)
+        signals = {"right": second + start, "right, then wrong": -second if start else +second}
+        return {"perfect": y, "mean": 0 * y}, signals, dict.fromkeys(fm.MODELS, f"from {start}")
 
     monkeypatch.setattr(fm, "forecast", perfect)
     found = fm.train(Results(fm.STUDY, []).next_tasks()[0], None).measured
     assert starts == [0, 1000, 2000]
     assert found.r2 == {"perfect": 1}
-    assert {*found.auc.values()} == {1}
-    assert found.settings["ridge"] == ["from 0", "from 1000", "from 2000"]
+    assert found.auc == {"right": 1, "right, then wrong": pytest.approx(1 / 3)}
+    assert found.settings[fm.DEEP] == ["from 0", "from 1000", "from 2000"]
 
 
 # --------------------------------------------------------------------------------------------- the rule
@@ -218,9 +208,8 @@ def test_the_verdict_needs_a_lead_over_every_baseline(leads, expected):
 
 def test_leads_are_paired_by_seed():
     seeds = np.array([-0.1, 0.0, 0.1])
-    auc = {"net: mean T": {"nonlinear": 0.8 + seeds, "both linear": 0.6 + seeds, "noise": 0.9 + seeds}}
-    auc[f"net{fm.UNTRAINED}: mean T"] = {"nonlinear": 0.5 - seeds}
-    found = fm.leads_of_gates(auc, "net")
+    trained = {"nonlinear": 0.8 + seeds, "both linear": 0.6 + seeds, "noise": 0.9 + seeds}
+    found = fm.leads_of_gates(trained, {"nonlinear": 0.5 - seeds})
     assert [lead.value for lead in found.values()] == pytest.approx([0.3, 0.3, 0.2, -0.1])
     assert found["both linear"].half == pytest.approx(0, abs=1e-9)
     assert found["untrained"].half == pytest.approx(2 * found["chance"].half)

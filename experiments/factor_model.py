@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, product
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -36,7 +36,7 @@ from highway_networks import Config, Dataset, DeepNet, rounded
 
 from .claims import Verdict
 from .common_figures import draw_dots
-from .study import Arm, Results, Stage, Study, StudyRun, Task
+from .study import Arm, ArmCell, Results, Stage, Study, StudyRun, Task
 
 # --------------------------------------------------------------------------------------------- markets
 
@@ -211,13 +211,6 @@ def auc(signal: np.ndarray, second: np.ndarray) -> float:
 # ----------------------------------------------------------------------------------------------- study
 
 
-@dataclass(frozen=True)
-class MarketCell:
-    """One of MARKETS, as the arm of a study."""
-
-    arm: Literal[*MARKETS]
-
-
 @dataclass
 class Walked:
     """What was found in one market: out-of-sample R² by model, AUC by signal, the settings that each fold chose."""
@@ -250,7 +243,7 @@ def train(task: Task, _: Any) -> StudyRun:
 DATASET = None
 STUDY = Study(
     {market: Arm({"block": "highway"}, {}) for market in MARKETS},
-    [*map(MarketCell, MARKETS)],
+    [*map(ArmCell, MARKETS)],
     [Stage(SEEDS, 60, result="scored")],
     # `n_train` days in a window, then `n_test` days that are predicted:
     configure=lambda fields, cell, stage: Config(**fields, n_train=3_000, n_test=1_000),

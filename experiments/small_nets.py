@@ -64,8 +64,6 @@ def numbers(results: Results) -> dict:
         "lowest": [min(of) for of in found],
         "highest": [max(of) for of in found],
         "seeds": {len(of) for of in found},
-        "blocks": [net["depth"] for net in NETS],
-        **SHARED,
     }
 
 

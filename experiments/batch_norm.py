@@ -8,8 +8,6 @@ Nets are compared seed by seed, as these share images and batches, by points of 
 of the training loss over the first 1,000 training images. One kind *outperforms* another or *falls behind* if the 95 %
 interval of the mean difference excludes 0; else it is *as good as* the other if the interval lies within the margins of
 all verdicts, or *inconclusive*. A run that diverges counts as one that guesses.
-
-    python -m experiments batch_norm run --jobs 2
 """
 
 from collections.abc import Mapping

@@ -26,8 +26,6 @@ part of the paper's, both count. A shorter budget than the paper's can reach its
 is then inconclusive. Highway nets match the maxout net that the paper quotes by the same rule, which was applied to it
 when the runs were known. They match a shallow maxout net of ours if they are as good, by the margin of table 1; this
 was fixed before it was trained.
-
-    python -m experiments conv_tables run [--study maxout|cifar-10|cifar-10-long]    tables 1 and 2, and what came after
 """
 
 import math

@@ -29,11 +29,10 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import count, product
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 from matplotlib.figure import Figure
-from msgspec import Meta
 
 from highway_lab.fields import Count, dict_of
 from highway_lab.figures import COLORS, draw_level, label_ends, new_figure
@@ -168,7 +167,7 @@ class SizeCell:
 class Movement:
     """Data movement of one step, by kind of block and by each of RULES."""
 
-    costs: dict_of(BLOCKS, dict_of(RULES, Annotated[int, Meta(ge=1)]))
+    costs: dict_of(BLOCKS, dict_of(RULES, Count))
 
     def relative(self, block: str, rule: str = USUAL) -> float:
         """Return a net's cost as a multiple of the plain net's."""

@@ -37,8 +37,6 @@ The last was fixed before any residual net was trained, as was what is asked of 
 before the runs of 30 epochs. All others were written after runs of 3 epochs, that of the factors 1 − T after all runs,
 and two were changed then: "does not stall" asked for use of the blocks, too, and "about 95 %" allowed for no more than
 the margin on either side. A diverged run counts as one that guesses.
-
-    python -m experiments thousand_layers run                      also with --study long, --study residual
 """
 
 import copy

@@ -11,9 +11,6 @@ below CONVERGED. A blog says that both extremes fail, here the highest and the l
 with a more negative bias when in doubt: nets from the lowest must be more accurate than those from the highest. It says
 that biases need not be exact: from FIRST down the mean accuracies must lie within a point. A run that diverges counts
 as one that guesses.
-
-    python -m experiments very_deep run                  by gate bias
-    python -m experiments very_deep run --study depth    by depth
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -99,7 +99,7 @@ def switching(uniform: np.ndarray) -> np.ndarray:
 
 # ---------------------------------------------------------------------------------------------- models
 # Each is a generator that takes days to fit, (n, d) and (n,), and later days (m, d). It yields a candidate for each
-# setting and each length of training.
+# setting and each length of training: the setting in words, its predictions (m,), and the parameters if it is a net.
 
 SEEDS, FOLDS, VALIDATION = range(20), 3, 0.2  # the last: the share of a window that chooses the setting
 USUAL = {"activation": "tanh", "init": "glorot"}  # as in most of these experiments
@@ -112,14 +112,7 @@ NETS = {  # 4,225 to 4,313 parameters
 GATED, UNTRAINED = tuple(NETS)[1:], ", untrained"
 RATES = tuple(product((1e-3, 3e-3, 1e-2), (0.0, 3e-3, 1e-2)))  # learning rate, weight decay
 PENALTIES = tuple(10.0**power for power in range(-2, 7))
-
-
-class Candidate(NamedTuple):
-    """A setting in words, its predictions (m,), and the parameters if it is a net."""
-
-    setting: str
-    predicted: np.ndarray
-    params: np.ndarray | None = None
+Candidate = tuple[str, np.ndarray, np.ndarray | None]
 
 
 def ridge(x: np.ndarray, y: np.ndarray, later: np.ndarray, _: Config) -> Iterator[Candidate]:
@@ -130,7 +123,7 @@ def ridge(x: np.ndarray, y: np.ndarray, later: np.ndarray, _: Config) -> Iterato
 
     for penalty in PENALTIES:
         model = make_pipeline(PolynomialFeatures(2, include_bias=False), StandardScaler(), Ridge(penalty))
-        yield Candidate(f"penalty {penalty:g}", model.fit(x, y).predict(later))
+        yield f"penalty {penalty:g}", model.fit(x, y).predict(later), None
 
 
 def train_net(name: str, x: np.ndarray, y: np.ndarray, later: np.ndarray, walk: Config) -> Iterator[Candidate]:
@@ -138,7 +131,7 @@ def train_net(name: str, x: np.ndarray, y: np.ndarray, later: np.ndarray, walk: 
         training = prepare(name, x, y, walk, lr=lr, weight_decay=weight_decay)
         for _ in training.epochs(scored=False):
             predicted = training.net.predict(later)[:, 0]
-            yield Candidate(f"rate {lr:g}, decay {weight_decay:g}", predicted, training.net.params.flat.copy())
+            yield f"rate {lr:g}, decay {weight_decay:g}", predicted, training.net.params.flat.copy()
 
 
 def prepare(name: str, x: np.ndarray, y: np.ndarray, walk: Config, **setting: float) -> Training:
@@ -165,23 +158,24 @@ def forecast(market: Market, day: int, walk: Config) -> tuple[dict, dict, dict]:
     inputs, targets = standardised(x, fit), standardised(y, fit)
 
     def error(candidate: Candidate) -> float:
-        errors = candidate.predicted[: window - fit] - targets[fit:window]
-        return float(np.nan_to_num(np.mean(errors**2), nan=np.inf))  # NaN if a net diverged
+        _, values, _ = candidate
+        mean = np.mean((values[: window - fit] - targets[fit:window]) ** 2)
+        return float(np.nan_to_num(mean, nan=np.inf))  # NaN if a net diverged
 
     given = inputs[:fit], targets[:fit], inputs[fit:], walk
     chosen = {name: min(model(*given), key=error) for name, model in MODELS.items()}
-    predicted = {name: y[:fit].mean() + y[:fit].std() * best.predicted[window - fit :] for name, best in chosen.items()}
+    predicted = {name: y[:fit].mean() + y[:fit].std() * of[window - fit :] for name, (_, of, _) in chosen.items()}
     predicted["mean"] = np.full(horizon, y[:window].mean())
 
     signals = {}
     for name in GATED:
         net = prepare(name, inputs[:fit], targets[:fit], walk).net
         signals[name + UNTRAINED] = mean_gate(net, inputs[window:])
-        net.params.flat[...] = chosen[name].params
+        net.params.flat[...] = chosen[name][-1]
         signals[name] = mean_gate(net, inputs[window:])
     regression = LogisticRegression().fit(inputs[:window], second[:window])
     signals["logistic regression"] = regression.decision_function(inputs[window:])  # log odds of the second regime
-    return predicted, signals, {name: best.setting for name, best in chosen.items()}
+    return predicted, signals, {name: setting for name, (setting, *_) in chosen.items()}
 
 
 def standardised(days: np.ndarray, fit: int) -> np.ndarray:
@@ -192,11 +186,6 @@ def standardised(days: np.ndarray, fit: int) -> np.ndarray:
 def mean_gate(net: DeepNet, x: np.ndarray) -> np.ndarray:
     """Return the mean T over all units of all blocks, (n,), on days x (n, d)."""
     return np.mean([T.mean(axis=0) for (_, T), _ in net.iterate_blocks(net.embed(x))], axis=0)
-
-
-def score(y: np.ndarray, predicted: np.ndarray, mean: np.ndarray) -> float | None:
-    """Return the out-of-sample R² of predictions, given the windows' means; all of one shape."""
-    return rounded(1 - ((y - predicted) ** 2).sum() / ((y - mean) ** 2).sum())
 
 
 def auc(signal: np.ndarray, second: np.ndarray) -> float:
@@ -233,8 +222,8 @@ def train(task: Task, _: Any) -> StudyRun:
         {name: [fold[name] for fold in part] for name in part[0]} for part in zip(*folds, strict=True)
     )
     y, second = (days[walk.n_train :].reshape(FOLDS, walk.n_test) for days in (market.y, market.second))
-    mean = predicted.pop("mean")
-    r2 = {name: score(y, np.array(of), np.array(mean)) for name, of in predicted.items()}
+    squares = {name: float(((y - of) ** 2).sum()) for name, of in predicted.items()}
+    r2 = {name: rounded(1 - squares[name] / squares["mean"]) for name in predicted if name != "mean"}
     # Each fold is ranked by itself: its net is another one, in which a gate may mean the opposite.
     detected = {name: rounded(np.mean([*map(auc, of, second)])) for name, of in signals.items()}
     return StudyRun(None, task, 0, False, {}, Walked(r2, detected, settings))

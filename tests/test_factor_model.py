@@ -74,13 +74,6 @@ def test_an_auc_is_the_share_of_pairs_in_the_right_order():
     assert math.isnan(fm.auc(np.arange(4), np.ones(4, bool)))
 
 
-def test_r_squared_is_taken_against_the_windows_mean():
-    y, mean = np.array([1.0, -1.0, 3.0, 1.0]), np.array([0.0, 0.0, 1.0, 1.0])
-    assert fm.score(y, y, mean) == 1
-    assert fm.score(y, mean, mean) == 0
-    assert fm.score(y, np.array([1.0, 0.0, 1.0, -1.0]), mean) == 1 - 9 / 6
-
-
 # ---------------------------------------------------------------------------------------------- models
 
 
@@ -99,11 +92,11 @@ def test_a_candidate_keeps_the_parameters_that_made_its_predictions(name):
     assert len(candidates) == 2 * len(fm.RATES)
     net = fm.prepare(name, x, y, task).net
     untrained = net.predict(later)
-    for candidate in candidates:
-        net.params.flat[...] = candidate.params
-        np.testing.assert_array_equal(net.predict(later)[:, 0], candidate.predicted)
-    assert len({candidate.predicted.tobytes() for candidate in candidates}) == len(candidates)
-    assert len({candidate.setting for candidate in candidates}) == len(fm.RATES)
+    for _, predicted, params in candidates:
+        net.params.flat[...] = params
+        np.testing.assert_array_equal(net.predict(later)[:, 0], predicted)
+    assert len({predicted.tobytes() for _, predicted, _ in candidates}) == len(candidates)
+    assert len({setting for setting, *_ in candidates}) == len(fm.RATES)
     np.testing.assert_array_equal(fm.prepare(name, 2 * x, -y, task).net.predict(later), untrained)
     assert not np.array_equal(fm.prepare(name, x, y, replace(task, seed=1)).net.predict(later), untrained)
 
@@ -157,7 +150,7 @@ def test_the_last_fifth_of_the_window_chooses_and_never_a_diverged_net(monkeypat
     def model(x, y, later, task):
         assert (len(x), len(y), len(later)) == (FIT, FIT, chosen_on + SHORT.n_test)
         np.testing.assert_allclose([x.mean(), y.mean(), x[:, 0].std(), y.std()], [0, 0, 1, 1], atol=1e-5)
-        yield from (fm.Candidate(name, predicted) for name, predicted in offered.items())
+        yield from ((name, predicted, None) for name, predicted in offered.items())
 
     monkeypatch.setattr(fm, "GATED", ())
     monkeypatch.setattr(fm, "MODELS", {"model": model})
@@ -176,12 +169,16 @@ def test_each_day_is_predicted_once_and_each_fold_ranked_by_itself(monkeypatch):
         after = slice(start + task.n_train, start + task.n_train + task.n_test)
         y, second = market.y[after], market.second[after].astype(int)
         signals = {"right": second + start, "right, then wrong": -second if start else +second}
-        return {"perfect": y, "mean": 0 * y}, signals, dict.fromkeys(fm.MODELS, f"from {start}")
+        return (
+            {"perfect": y, "half": y / 2, "worse": -y, "mean": 0 * y},
+            signals,
+            dict.fromkeys(fm.MODELS, f"from {start}"),
+        )
 
     monkeypatch.setattr(fm, "forecast", perfect)
     found = fm.train(Results(fm.STUDY, []).next_tasks()[0], None).measured
     assert starts == [0, 1000, 2000]
-    assert found.r2 == {"perfect": 1}
+    assert found.r2 == {"perfect": 1, "half": 0.75, "worse": -3}
     assert found.auc == {"right": 1, "right, then wrong": pytest.approx(1 / 3)}
     assert found.settings[fm.DEEP] == ["from 0", "from 1000", "from 2000"]
 

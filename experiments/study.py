@@ -164,18 +164,12 @@ class StudyRun(Result, Generic[CellT, ConfigT, MeasuredT]):
 
     @staticmethod
     def unpacked(raw: Any, schema: Any) -> Any:
-        """Return the fields of a run, given what a file holds; hyperparameters that came later have their defaults.
-
-        Raises ValueError for anything else.
-        """
+        """Return the fields of a run, given what a file holds; hyperparameters that came later have their defaults."""
         _, config, measured = get_args(schema)
-        try:
-            if issubclass(measured, Measured):
-                raw["measured"].setdefault("score_loss", None)
-            raw["task"]["config"] = defaults_of(config) | raw["task"]["config"]
-            make_known(raw["task"]["config"]["block"])  # which may have a number
-        except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError(f"no run of a study ({type(error).__name__}: {error})") from error
+        if issubclass(measured, Measured):
+            raw["measured"].setdefault("score_loss", None)
+        raw["task"]["config"] = defaults_of(config) | raw["task"]["config"]
+        make_known(raw["task"]["config"]["block"])  # which may have a number
         return raw
 
     def __post_init__(self) -> None:

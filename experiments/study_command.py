@@ -84,22 +84,19 @@ class StudyLog(Log, Generic[RunT]):
 
     @staticmethod
     def unpacked(raw: Any, schema: Any) -> Any:
-        """Return the fields of a log, given what its file holds; raises ValueError for anything else."""
+        """Return the fields of a log, given what its file holds; raises ValueError for one that is of no study."""
         (of_run,) = get_args(schema)
-        try:
-            if "defaults" not in raw:
-                raise ValueError(f"one of no study, or of an older form, which commit {OLDER} reads")
-            environments, cells, defaults = (raw.pop(name) for name in ("environments", "cells", "defaults"))
-            nothing = dict.fromkeys(raw.pop("measured"))
-            for run in raw["runs"]:
-                task = run["task"]
-                if min(run["environment"], task["cell"]) < 0:
-                    raise IndexError("a negative index")
-                run["environment"], task["cell"] = environments[run["environment"]], cells[task["cell"]]
-                task["config"], run["measured"] = defaults | task["config"], nothing | run["measured"]
-                StudyRun.unpacked(run, of_run)
-        except (AttributeError, IndexError, KeyError, TypeError) as error:
-            raise ValueError(f"none of a study ({type(error).__name__}: {error})") from error
+        if "defaults" not in raw:
+            raise ValueError(f"one of no study, or of an older form, which commit {OLDER} reads")
+        environments, cells, defaults = (raw.pop(name) for name in ("environments", "cells", "defaults"))
+        nothing = dict.fromkeys(raw.pop("measured"))
+        for run in raw["runs"]:
+            task = run["task"]
+            if min(run["environment"], task["cell"]) < 0:
+                raise IndexError
+            run["environment"], task["cell"] = environments[run["environment"]], cells[task["cell"]]
+            task["config"], run["measured"] = defaults | task["config"], nothing | run["measured"]
+            StudyRun.unpacked(run, of_run)
         return raw
 
 
@@ -390,7 +387,6 @@ class Experiment:
             other = f", but {count_of(len(others), 'run')} by other code" if others else ""
             print(f"{job.path}: nothing is missing{other}; to train all anew: {arguments.to_continue} --fresh")
         else:
-            self.check(job, study)
             if not arguments.any_code:
                 check_of_today(job.path, others)
             if arguments.scheduler:
@@ -425,16 +421,6 @@ class Experiment:
             expected = f"expected a name that no log of {self.name} ends with"
             raise InputError(f"{own}: {expected}, found {own.stem}; rename the file")
         return with_ending(path, own.stem)
-
-    def check(self, job: Job, study: Study) -> None:
-        """Raise InputError for a data set with fewer samples than a study takes."""
-        configs = [
-            study.task(cell, stage, study.grid(cell)[0], 0).config for cell in study.cells for stage in study.stages
-        ]
-        wanted, there = max(of.n_train + of.n_validation for of in configs), len(job.data.train_x) if job.data else 0
-        if job.data and wanted > there:
-            found = f"expected at least {wanted:,} training images, as the rules say, found {there:,}"
-            raise InputError(f"--dataset: {found}; choose another, or --smoke")
 
     def write(self, job: Job, runs: Mapping[Task, StudyRun]) -> None:
         """Write the log of a job; its environment is that of the newest run."""

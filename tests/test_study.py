@@ -276,8 +276,8 @@ def test_a_log_gives_back_what_was_written(tmp_path):
     ("old", "new", "words"),
     [
         ('"defaults"', '"default"', f"one of no study, or of an older form, which commit {study_command.OLDER} reads"),
-        ('"environment": 0', '"environment": 7', "none of a study (IndexError"),
-        ('"cell": 0', '"cell": null', "none of a study (TypeError"),
+        ('"environment": 0', '"environment": 7', "got `int` - at `$.runs[0].environment`"),
+        ('"cell": 0', '"cell": null', "got `int` - at `$.runs[0].environment`"),
         ('"diverged": false', '"diverged": true', "expected no train_loss of a run that diverged"),
         ('"history": {}', '"history": {"train_loss": [1.0]}', "expected a history of 3 rows, found 1"),
         ('"clipped": 0.0', '"clipped": 2.0', "Expected `float` <= 1.0"),

@@ -9,7 +9,7 @@ that the first convolution takes off, averaged down to the block's size.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from conv_highway_networks import ConvNet, means_of_windows
-from conv_recipes import ConvConfig, configure
+from conv_recipes import configure
 from highway_lab.fields import Count, Pixel, Share, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, empty_figure, label_ends, set_title
 from highway_lab.logs import rounded_all
-from highway_lab.nets import load_net
-from highway_lab.training import train_resumably
 from highway_networks import LOSSES, Dataset, InputError, evaluate, rounded
 
-from ..common import CONV_NET, FEW_EPOCHS, sha256_of
+from ..common import CONV_NET, FEW_EPOCHS
 from ..study import Looks, NetCell, Results, StudyRun, Task
+from . import models
 
 IMAGES = 1000
 BATCH = 100  # images in one forward pass
@@ -63,8 +62,9 @@ class ConvGates:
 
 def gates_of(net: ConvNet, images: np.ndarray) -> list[np.ndarray]:
     """Return of each block T (n, h, w), the mean over its maps, for images (n, 1, H, W), uint8."""
-    _, workspace = net.forward(net.preprocess(images))
-    return [T.mean(axis=0).transpose(2, 0, 1) for T in workspace.T]
+    batches = [net.preprocess(images[first : first + BATCH]) for first in range(0, len(images), BATCH)]
+    by_batch = [[T.mean(axis=0).transpose(2, 0, 1) for T in net.forward(x)[1].T] for x in batches]
+    return [np.concatenate(of) for of in zip(*by_batch, strict=True)]
 
 
 def average_down(images: np.ndarray, frame: int, side: int) -> np.ndarray:
@@ -75,49 +75,25 @@ def average_down(images: np.ndarray, frame: int, side: int) -> np.ndarray:
 
 def measure(net: ConvNet, drawn: np.ndarray, images: np.ndarray) -> Gates:
     """Measure the maps of the images that are drawn, and the means on strokes and on background over all images."""
-    maps = gates_of(net, drawn)
-    sums, counts = np.zeros((2, 2, len(maps)))
-    for first in range(0, len(images), BATCH):
-        batch = images[first : first + BATCH]
-        frame = (batch.shape[2] - maps[0].shape[1]) // 2
-        for block, T in enumerate(gates_of(net, batch)):
-            on = average_down(batch, frame, T.shape[1]) > STROKE
-            sums[:, block] += T[on].sum(dtype=np.float64), T[~on].sum(dtype=np.float64)
-            counts[:, block] += on.sum(), (~on).sum()
-    with np.errstate(invalid="ignore"):
-        strokes, background = rounded_all(sums / counts, digits=4)
-    by_image = [[rounded_all(T[index], DIGITS) for T in maps] for index in range(len(drawn))]
-    return Gates(by_image, strokes, background)
-
-
-def first_of_each_class(data: Dataset) -> list[int]:
-    """Return the indices of the first test image of each class; raises InputError for a class that has none."""
-    if missing := data.outputs - len(np.unique(data.test_y)):
-        raise InputError(f"--dataset: expected test images of each class, found {missing} classes without; add some")
-    return [int(np.argmax(data.test_y == label)) for label in range(data.outputs)]
-
-
-def load(path: Path, data: Dataset) -> ConvNet:
-    """Read a net with gates for these images; raises InputError for any other."""
-    net, shape = load_net(path, ConvNet), data.train_x.shape[1:]
-    own = tuple(net.config["shape"]), net.config["d_out"]
-    if "T" not in net.block.branches or not net.depth or own != (shape, data.outputs):
-        wanted = f"a net with gates for images {shape} of {data.outputs} classes"
-        found = f"{net.depth} {net.config['block']} blocks for images {own[0]} of {own[1]} classes"
-        raise InputError(f"{path}: expected {wanted}, found {found}; give its own --dataset, or train another")
-    return net
+    means, of_all = [], gates_of(net, images)
+    for T in of_all:
+        frame = (images.shape[2] - of_all[0].shape[1]) // 2
+        on = average_down(images, frame, T.shape[1]) > STROKE
+        with np.errstate(invalid="ignore"):  # where no pixel is on a stroke
+            means.append([np.divide(T[where].sum(dtype=np.float64), where.sum()) for where in (on, ~on)])
+    by_image = [[rounded_all(T, DIGITS) for T in of] for of in zip(*gates_of(net, drawn), strict=True)]
+    return Gates(by_image, *rounded_all(np.transpose(means), digits=4))
 
 
 def train(task: Task, data: Dataset) -> StudyRun:
-    """Look into the net of a file; without one, train it."""
-    path = Path(task.cell.file)
-    there = bool(task.cell.file) and path.exists()
-    net = load(path, data) if there else train_resumably(task.config, data).net
+    """Load or train a net, and measure it and an untrained one."""
+    net, _, sha256 = models.obtain(task, data)
     untrained = ConvNet(**net.config, rng=np.random.default_rng(0))
-    drawn, images = data.test_x[first_of_each_class(data)], data.test_x[:IMAGES]
+    _, first = np.unique(data.test_y, return_index=True)  # of each class
+    drawn, images = data.test_x[first], data.test_x[:IMAGES]
     _, score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
     seen = ConvGates(
-        sha256=sha256_of(path) if there else None,
+        sha256=sha256,
         score=rounded(score),
         images=len(images),
         pixels=drawn[:, 0].tolist(),
@@ -132,15 +108,11 @@ def of_net(study: Looks, path: Path, data: Dataset) -> Looks:
     if data.train_x.shape[1] > 1:
         found = f"images of {data.train_x.shape[1]} channels"
         raise InputError(f"--dataset: expected grey images of strokes, found {found}; choose mnist")
-    config = replace(CONFIG, block=load(path, data).config["block"], n_train=len(data.train_x), n_validation=0)
-    return study.of({NetCell(path.stem, path.as_posix()): config})
+    return models.of_net(study, path, data)
 
 
-SIZES = {"n_train": 55_000, "n_validation": 5_000, "n_test": 10_000}
-CONFIG = configure("mnist-16", **FEW_EPOCHS, **SIZES, epochs=20)  # of a net in another file, only the block is known
-STUDY = Looks({}, [], [], config=ConvConfig, measured=ConvGates).of(
-    {NetCell(CONV_NET.stem, CONV_NET.as_posix()): CONFIG}
-)
+CONFIG = configure("mnist-16", **FEW_EPOCHS, n_train=55_000, n_validation=5_000, n_test=10_000, epochs=20)
+STUDY = models.look_at(ConvGates, {NetCell(CONV_NET.stem, CONV_NET.as_posix()): CONFIG})
 
 
 # ---------------------------------------------------------------------------------------- what was found

@@ -20,16 +20,16 @@ import numpy as np
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import MaxNLocator
 
-from highway_lab.fields import Count, lists_of
+from highway_lab.fields import Share, lists_of
 from highway_lab.figures import differences, part_each, set_title
 from highway_lab.logs import rounded_all
-from highway_networks import Dataset, DeepNet, as_inputs
+from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
 from ..claims import judge_better, share_of_nets
 from ..common_figures import SHOWN, draw_map, minus
 from ..study import Results, StudyRun
 from . import models
-from .measurement import DIGITS, SEED, Gates, measure_gates, summarize
+from .measurement import DIGITS, SEED, measure_gates
 from .models import Look
 
 
@@ -38,24 +38,23 @@ class Maps:
     """Maps of the figure, each (L, D)."""
 
     b_T: lists_of(float, "L", "D")
-    mean_T: lists_of(float, "L", "D")  # from 0 to 1, but for blocks of a user
+    mean_T: lists_of(float, "L", "D")
     sample_T: lists_of(float, "L", "D")
     sample_y: lists_of(float, "L", "D")
 
 
 @dataclass
 class GateMaps(Look):
-    """What is seen of a net; `sample` is an index into the training images, `label` its class."""
+    """What is seen of a net; `closed`: share of gates that are closed, mean over all images."""
 
-    sample: Count
-    label: Count
+    closed: Share
     maps: Maps
-    claims: Gates
 
 
 def measure(net: DeepNet, data: Dataset, common: Look) -> GateMaps:
-    sample = int(np.random.default_rng(SEED).integers(len(data.train_x)))
-    _, cache = net.forward(as_inputs(data.train_x[sample][None], net.dtype))
+    """Measure the gates on all training images, and draw one of them."""
+    image = data.train_x[np.random.default_rng(SEED).integers(len(data.train_x))]
+    _, cache = net.forward(as_inputs(image[None], net.dtype))
     activity = measure_gates(net, data.train_x)
     maps = Maps(
         b_T=rounded_all(net.params["b_T"]),  # in full: they may have moved little
@@ -63,9 +62,7 @@ def measure(net: DeepNet, data: Dataset, common: Look) -> GateMaps:
         sample_T=rounded_all(cache.T[..., 0], DIGITS),
         sample_y=rounded_all(cache.x[1:, :, 0], DIGITS),
     )
-    return GateMaps(
-        **vars(common), sample=sample, label=int(data.train_y[sample]), maps=maps, claims=summarize(net, activity)
-    )
+    return GateMaps(**vars(common), closed=rounded(activity.closed.mean(), digits=4), maps=maps)
 
 
 DATASET, of_net = models.DATASET, models.of_net
@@ -95,16 +92,14 @@ def draw_maps(part: FigureBase, shown: tuple[str, StudyRun, Results]) -> None:
     maps = {name: np.array(values) for name, values in vars(run.measured.maps).items()}
     start, mean_end = run.config.gate_bias, np.quantile(np.abs(maps["mean_T"]), SHOWN)
     moved = np.quantile(np.abs(maps["b_T"] - start), SHOWN)
-    end = max(1, np.abs(maps["sample_y"]).max())  # tanh keeps a highway net's outputs within ±1, not any block's
-    gates = maps["mean_T"], maps["sample_T"]
-    lowest, highest = min(0, *map(np.min, gates)), max(1, *map(np.max, gates))  # beyond 0 and 1: blocks of a user
+    outputs = differences(1) if run.config.activation == "tanh" else {"vmin": 0}
     panels = (
         ("bias", f"$b_T$; white: start, {minus(float(f'{start:.3g}'))}", differences(moved, start), "both"),
-        ("mean gate", "T, mean of all images", {"vmin": lowest, "vmax": mean_end}, "max"),
-        ("gate, one image", "T", {"vmin": lowest, "vmax": highest}, "neither"),
-        ("output, same image", "y", differences(end) if run.config.activation == "tanh" else {"vmin": 0}, "neither"),
+        ("mean gate", "T, mean of all images", {"vmin": 0, "vmax": mean_end}, "max"),
+        ("gate, one image", "T", {"vmin": 0, "vmax": 1}, "neither"),
+        ("output, same image", "y", outputs, "neither"),
     )
-    closed = f"{100 * run.measured.claims.closed_for_a_sample:.0f} % of the gates are closed for an image"
+    closed = f"{100 * run.measured.closed:.0f} % of the gates are closed for an image"
     set_title(part, f"{models.name_shown(run, results)}: {closed}")
     grid = part.subplots(ncols=len(panels), sharey=True)
     for axes, values, (title, label, style, extend) in zip(grid, maps.values(), panels, strict=True):

@@ -16,12 +16,12 @@ import numpy as np
 from matplotlib.figure import Figure, FigureBase
 
 from highway_lab.console import name_data
-from highway_lab.fields import Count, Share, dict_of, lists_of
+from highway_lab.fields import Share, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, label_ends, part_each, set_title
 from highway_lab.intervals import interval
 from highway_lab.logs import grouped, rounded_all
 from highway_lab.threads import one_thread
-from highway_networks import Dataset, rounded
+from highway_networks import Dataset
 
 from ..study import NetCell, Results, StudyRun, Task
 from . import measurement, models
@@ -29,32 +29,17 @@ from .measurement import TIMES, idle_share, rises
 
 SEEDS = (0, 1, 2)
 TRAIN_EPOCHS = 20
-ORDERS = {"last first": -1, "first first": 1}  # in which layers are closed: steps through them
-
-
-@dataclass
-class Closing:
-    """Layers closed one after another on measurement.SET_IMAGES training images.
-
-    errors   with the first k layers of an order closed, k = 0..L
-    spared   layers that can be closed before accuracy has fallen by one point
-    """
-
-    errors: lists_of(Share, "L+1")
-    spared: Count
 
 
 @dataclass
 class NetLesions:
-    """Lesions of one net; layers count from 1, errors are shares of the training images, losses are in nats."""
+    """Lesions of one net: errors on the training images, the last two on measurement.SET_IMAGES of them."""
 
     sha256: str | None  # of a net in a file
     error: Share
-    loss: float
     lesioned_error: lists_of(Share, "L")  # by layer closed
-    lesioned_loss: lists_of(float, "L")
-    idle_share: Share
-    closings: dict_of(ORDERS, Closing)
+    closed_from_front: lists_of(Share, "L+1")  # with the first k layers closed, k = 0..L
+    closed_from_back: lists_of(Share, "L+1")  # with the last k
 
     @property
     def score(self) -> float:
@@ -66,20 +51,9 @@ def train(task: Task, data: Dataset) -> StudyRun:
     """Load or train a net, and measure all lesions."""
     with one_thread():
         net, _, sha256 = models.obtain(task, data)
-        error, loss, _ = measurement.close_each(net, data.train_x, data.train_y)
-        closings = {}
-        for name, step in ORDERS.items():
-            errors = measurement.close_in_order(net, *measurement.closing_images(data), np.arange(net.depth)[::step])
-            closings[name] = Closing(rounded_all(errors), measurement.count_spared(errors))
-        lesions = NetLesions(
-            sha256,
-            error=rounded(error[-1]),
-            loss=rounded(loss[-1]),
-            lesioned_error=rounded_all(error[:-1]),
-            lesioned_loss=rounded_all(loss[:-1]),
-            idle_share=rounded(np.mean(np.round(np.abs(error[:-1] - error[-1]), 9) < measurement.IDLE)),
-            closings=closings,
-        )
+        error = rounded_all(measurement.close_each(net, data.train_x, data.train_y).error)
+        front, back = map(rounded_all, measurement.close_from_ends(net, data))
+    lesions = NetLesions(sha256, error[-1], error[:-1], front, back)
     return StudyRun(None, task, net.params.flat.size, False, {}, lesions)
 
 
@@ -93,7 +67,7 @@ STUDY = {  # by the endings of their logs
 
 def groups(results: Results) -> dict[str, list[StudyRun]]:
     """Return the nets by their cell: those trained here, which share a setting, and each net from a file."""
-    return {name.replace("$", r"\$"): runs for name, runs in grouped(results.runs, lambda run: run.cell.arm).items()}
+    return grouped(results.runs, lambda run: run.cell.arm)
 
 
 def numbers(results: Mapping[str, Results]) -> dict:
@@ -107,7 +81,10 @@ def numbers(results: Mapping[str, Results]) -> dict:
             "error": [100 * net.error for net in nets],
             "idle": {times: interval([idle_share(net, idle * times) for net in nets]) for times in TIMES},
             "costly": {40: [int(np.count_nonzero(rises(net)[:40] > idle)) for net in nets]},
-            "spared": {order: [net.closings[order].spared for net in nets] for order in ORDERS},
+            "spared": {
+                "from front": [measurement.count_spared(net.closed_from_front) for net in nets],
+                "from back": [measurement.count_spared(net.closed_from_back) for net in nets],
+            },
         }
 
     by_group = {of.dataset.name: groups(of).items() for of in results.values()}

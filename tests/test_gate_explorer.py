@@ -179,7 +179,7 @@ def test_lesions_are_shown_of_this_very_net_only(digits, saved):
     assert (found["none"], found["each"]) == (net.error, net.lesioned_error)
     of = found["trained"]
     assert of["first"][-1] == of["last"][-1]  # no layer is left
-    assert of["first"] == net.closings["first first"].errors != of["last"]
+    assert of["first"] == net.closed_from_front != of["last"]
     assert found["untrained"]["last"][0] != of["last"][0]
 
 

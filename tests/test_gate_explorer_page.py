@@ -347,7 +347,7 @@ def test_layers_are_closed_by_clicks_drags_keys_and_from_both_ends(opened, log):
 def test_the_page_says_what_was_measured_of_the_closed_layers(opened, log):
     runs, L = load("lesions").read(committed_log("runs/lesions.json")).runs, len(log.trained.layers)
     (net,) = (run.measured for run in runs if run.measured.sha256 == log.sha256)
-    trained, untrained = net.closings["first first"].errors, log.untrained_errors["first"]
+    trained, untrained = net.closed_from_front, log.untrained_errors["first"]
     cases = [(range(1, k + 1), 1 - trained[k], untrained[k]) for k in (1, 2, L)]
     cases += [([7], net.lesioned_error[6], None), *((layers, None, None) for layers in ([7, 9], [9, L]))]
     for layers, share, error in cases:

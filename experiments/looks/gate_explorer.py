@@ -30,7 +30,7 @@ from highway_lab.fields import Count, NonEmpty, NotNegative, Pixel, Share, dict_
 from highway_lab.figures import SEQUENTIAL, differences, drawing, name_with_digest
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.logs import RunLog, rounded_all
-from highway_networks import BLOCKS, Config, Dataset, DeepNet, InputError, as_inputs
+from highway_networks import BLOCKS, Config, Dataset, DeepNet, InputError, as_inputs, rounded
 
 from .. import common
 from ..common import CHANCE, by_config, points
@@ -40,7 +40,7 @@ from .models import Look
 from .recording import Equation
 
 SEED = 0  # of the untrained net
-ENDS = {"first": "first first", "last": "last first"}  # of closing layers, by their names in the log of lesions
+ENDS = ("first", "last")  # of closing layers
 DIGITS = 4  # significant digits in the log
 
 ARTICLE = Path(__file__).with_name("article")
@@ -155,8 +155,7 @@ def measure(net: DeepNet, data: Dataset, common: Look) -> Explored:
             found = f"expected T from 0 to 1, whose sum is the effective depth, found a mean of {mean:.2f}"
             raise InputError(f"block {net.config['block']}: {found}; use gate_maps, class_routing and lesions")
     typical = find_typical(gates, net.predict(as_inputs(data.test_x, net.dtype)), data.test_y)
-    closed, layers = measurement.closing_images(data), np.arange(net.depth)
-    orders = {"first": layers, "last": layers[::-1]}
+    errors = zip(ENDS, measurement.close_from_ends(fresh, data), strict=True)
 
     return Explored(
         **vars(common),
@@ -164,7 +163,7 @@ def measure(net: DeepNet, data: Dataset, common: Look) -> Explored:
         images=images.tolist(),
         trained=by_class(gates, data.test_y, data.outputs),
         untrained=by_class(fresh_gates, data.test_y, data.outputs),
-        untrained_errors={end: rounded_all(measurement.close_in_order(fresh, *closed, orders[end])) for end in ENDS},
+        untrained_errors={end: rounded_all(of) for end, of in errors},
     )
 
 
@@ -269,18 +268,19 @@ def lesion_curve(results: Results) -> tuple[Path, dict[str, Any] | None]:
         log = lesions.read(path)
         if net := next((run.measured for run in log.runs if run.measured.sha256 == sha256), None):
             others = [run for run in log.runs if not run.cell.file]
-            last = [100 - 100 * run.measured.closings[ENDS["last"]].errors[-1] for run in others]
+            last = [100 - 100 * run.measured.closed_from_back[-1] for run in others]
+            trained = dict(zip(ENDS, (net.closed_from_front, net.closed_from_back), strict=True))
             return path, {
                 "images": log.dataset.n_train,
                 "none": net.error,
                 "each": net.lesioned_error,
                 "idle": measurement.IDLE,
-                "idle_share": net.idle_share,
+                "idle_share": rounded(measurement.idle_share(net, 100 * measurement.IDLE) / 100),
                 "set_images": min(measurement.SET_IMAGES, log.dataset.n_train),
                 "point": measurement.POINT,
-                "trained": {end: net.closings[order].errors for end, order in ENDS.items()},
+                "trained": trained,
                 "untrained": seen.untrained_errors,
-                "spared": {end: net.closings[order].spared for end, order in ENDS.items()},
+                "spared": {end: measurement.count_spared(of) for end, of in trained.items()},
                 "nets": len(others),
                 "seeds": name_numbers([run.config.seed for run in others]),
                 "epochs": name_numbers(sorted({run.config.epochs for run in others})),

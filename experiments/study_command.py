@@ -119,8 +119,9 @@ def schema_of(study: Study) -> Any:
 
 
 def train_task(module: str, task: Task, data: Dataset) -> StudyRun:
-    """Train one run of the study in a module, which may have a `train` of its own."""
-    return getattr(import_module(module), "train", train)(task, data)
+    """Train one run of the study in a module, which may have a `train` of its own, with one BLAS thread."""
+    with one_thread():
+        return getattr(import_module(module), "train", train)(task, data)
 
 
 def train(

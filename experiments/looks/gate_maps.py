@@ -34,21 +34,14 @@ from .models import Look
 
 
 @dataclass
-class Maps:
-    """Maps of the figure, each (L, D)."""
+class GateMaps(Look):
+    """What is seen of a net: the maps of the figure, (L, D) each, and the share of gates that an image closes."""
 
     b_T: lists_of(float, "L", "D")
     mean_T: lists_of(float, "L", "D")
     sample_T: lists_of(float, "L", "D")
     sample_y: lists_of(float, "L", "D")
-
-
-@dataclass
-class GateMaps(Look):
-    """What is seen of a net; `closed`: share of gates that are closed, mean over all images."""
-
-    closed: Share
-    maps: Maps
+    closed: Share  # mean over all images
 
 
 def measure(net: DeepNet, data: Dataset, common: Look) -> GateMaps:
@@ -56,13 +49,14 @@ def measure(net: DeepNet, data: Dataset, common: Look) -> GateMaps:
     image = data.train_x[np.random.default_rng(SEED).integers(len(data.train_x))]
     _, cache = net.forward(as_inputs(image[None], net.dtype))
     activity = measure_gates(net, data.train_x)
-    maps = Maps(
+    return GateMaps(
+        **vars(common),
         b_T=rounded_all(net.params["b_T"]),  # in full: they may have moved little
         mean_T=rounded_all(activity.T, DIGITS),
         sample_T=rounded_all(cache.T[..., 0], DIGITS),
         sample_y=rounded_all(cache.x[1:, :, 0], DIGITS),
+        closed=rounded(activity.closed.mean(), digits=4),
     )
-    return GateMaps(**vars(common), closed=rounded(activity.closed.mean(), digits=4), maps=maps)
 
 
 DATASET, of_net = models.DATASET, models.of_net
@@ -74,7 +68,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
     """Return what the page quotes, by data set: the block whose gates are most open, and the verdict on it."""
 
     def found(run: StudyRun) -> dict:
-        mean_T = np.mean(run.measured.maps.mean_T, axis=1)
+        mean_T = np.mean(run.measured.mean_T, axis=1)
         return {
             "most open": {"block": int(mean_T.argmax()) + 1, "mean T": float(mean_T.max())},
             "train_score": 100 * run.measured.train_score,
@@ -89,20 +83,21 @@ def numbers(results: Mapping[str, Results]) -> dict:
 def draw_maps(part: FigureBase, shown: tuple[str, StudyRun, Results]) -> None:
     """Draw the four maps; above each stands the range of its colours, as it differs between nets."""
     _, run, results = shown
-    maps = {name: np.array(values) for name, values in vars(run.measured.maps).items()}
-    start, mean_end = run.config.gate_bias, np.quantile(np.abs(maps["mean_T"]), SHOWN)
-    moved = np.quantile(np.abs(maps["b_T"] - start), SHOWN)
+    seen = run.measured
+    b_T, mean_T, sample_T, sample_y = map(np.array, (seen.b_T, seen.mean_T, seen.sample_T, seen.sample_y))
+    start, mean_end = run.config.gate_bias, np.quantile(mean_T, SHOWN)
+    moved = np.quantile(np.abs(b_T - start), SHOWN)
     outputs = differences(1) if run.config.activation == "tanh" else {"vmin": 0}
     panels = (
-        ("bias", f"$b_T$; white: start, {minus(float(f'{start:.3g}'))}", differences(moved, start), "both"),
-        ("mean gate", "T, mean of all images", {"vmin": 0, "vmax": mean_end}, "max"),
-        ("gate, one image", "T", {"vmin": 0, "vmax": 1}, "neither"),
-        ("output, same image", "y", outputs, "neither"),
+        (b_T, "bias", f"$b_T$; white: start, {minus(float(f'{start:.3g}'))}", differences(moved, start), "both"),
+        (mean_T, "mean gate", "T, mean of all images", {"vmin": 0, "vmax": mean_end}, "max"),
+        (sample_T, "gate, one image", "T", {"vmin": 0, "vmax": 1}, "neither"),
+        (sample_y, "output, same image", "y", outputs, "neither"),
     )
-    closed = f"{100 * run.measured.closed:.0f} % of the gates are closed for an image"
+    closed = f"{100 * seen.closed:.0f} % of the gates are closed for an image"
     set_title(part, f"{models.name_shown(run, results)}: {closed}")
     grid = part.subplots(ncols=len(panels), sharey=True)
-    for axes, values, (title, label, style, extend) in zip(grid, maps.values(), panels, strict=True):
+    for axes, (values, title, label, style, extend) in zip(grid, panels, strict=True):
         image = draw_map(axes, values, **style)
         axes.set(title=f"{title}\n{' to '.join(minus(float(f'{of:.3g}')) for of in image.get_clim())}", xlabel="unit")
         bar = part.colorbar(image, ax=axes, location="bottom", aspect=12, extend=extend, label=label)

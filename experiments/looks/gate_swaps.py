@@ -20,7 +20,6 @@ from highway_lab.fields import Share, dict_of, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, draw_level, new_figure
 from highway_lab.intervals import interval
 from highway_lab.logs import rounded_all
-from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
@@ -97,33 +96,32 @@ def train(task: Task, data: Dataset) -> StudyRun:
     images, labels = data.test_x, data.test_y
     partners = draw_partners(labels, np.random.default_rng(task.config.seed))
     other = partners[OTHER]
-    with one_thread():
-        net, untrained = models.trained(task.config, data), Training(task.config, data).net
-        means = measurement.class_means(net, data.train_x, data.train_y).astype(net.dtype)
-        overall = np.average(means, axis=0, weights=np.bincount(data.train_y, minlength=len(means)))
-        donors = {
-            OWN: from_images(net, images, GATES),
-            **{kind: from_images(net, images[of], GATES) for kind, of in partners.items()},
-            CLASS_MEAN: from_means(means, labels),
-            OTHER_MEAN: from_means(means, labels[other]),
-            OVERALL_MEAN: from_means(np.broadcast_to(overall, means.shape), labels),
-            UNTRAINED: from_images(untrained, images, GATES),
-        }
-        found = {kind: predict(net, images, GATES, donor) for kind, donor in donors.items()}
-        by_states = predict(net, images, STATES, from_images(net, images[other], STATES))
-        before, after = (
-            predict(untrained, images, GATES, from_images(untrained, of, GATES)) for of in (images, images[other])
-        )
+    net, untrained = models.trained(task.config, data), Training(task.config, data).net
+    means = measurement.class_means(net, data.train_x, data.train_y).astype(net.dtype)
+    overall = np.average(means, axis=0, weights=np.bincount(data.train_y, minlength=len(means)))
+    donors = {
+        OWN: from_images(net, images, GATES),
+        **{kind: from_images(net, images[of], GATES) for kind, of in partners.items()},
+        CLASS_MEAN: from_means(means, labels),
+        OTHER_MEAN: from_means(means, labels[other]),
+        OVERALL_MEAN: from_means(np.broadcast_to(overall, means.shape), labels),
+        UNTRAINED: from_images(untrained, images, GATES),
+    }
+    found = {kind: predict(net, images, GATES, donor) for kind, donor in donors.items()}
+    by_states = predict(net, images, STATES, from_images(net, images[other], STATES))
+    before, after = (
+        predict(untrained, images, GATES, from_images(untrained, of, GATES)) for of in (images, images[other])
+    )
 
-        def share(of: np.ndarray) -> float:
-            return rounded(of.mean(), DIGITS)
+    def share(of: np.ndarray) -> float:
+        return rounded(of.mean(), DIGITS)
 
-        swaps = NetSwaps(
-            error={kind: share(found[kind] != labels) for kind in KINDS},
-            as_donor={"gates": share(found[OTHER] == labels[other]), "states": share(by_states == labels[other])},
-            changed={"trained": share(found[OTHER] != found[OWN]), "untrained": share(after != before)},
-            layers={kind: measure_layers(net, images, labels, donors[kind]) for kind in (SAME, OTHER)},
-        )
+    swaps = NetSwaps(
+        error={kind: share(found[kind] != labels) for kind in KINDS},
+        as_donor={"gates": share(found[OTHER] == labels[other]), "states": share(by_states == labels[other])},
+        changed={"trained": share(found[OTHER] != found[OWN]), "untrained": share(after != before)},
+        layers={kind: measure_layers(net, images, labels, donors[kind]) for kind in (SAME, OTHER)},
+    )
     return StudyRun(None, task, net.params.flat.size, False, {}, swaps)
 
 

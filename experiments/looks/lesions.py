@@ -1,7 +1,7 @@
 """Figure 4: which layers of a trained 50-layer net matter, and how many can be closed?
 
 The paper (section 4.2) lesions one layer of its best 50-layer net at a time, forcing all its gates to T = 0 so that it
-copies its input, and measures the error on the full training set. Here the same, error and loss, for nets of one
+copies its input, and measures the error on the full training set. Here the same for nets of one
 setting beside the net of the depth search. Ours: a layer is idle if closing it changes the error by less than 0.1
 percentage points. Beyond the paper: layers closed one after another from either end, and how many can be closed before
 accuracy has fallen by one point. In blocks other than the paper's, too, a closed layer copies its input.
@@ -13,14 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from matplotlib.figure import Figure, FigureBase
+from matplotlib.figure import FigureBase
 
 from highway_lab.console import name_data
 from highway_lab.fields import Share, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, label_ends, part_each, set_title
 from highway_lab.intervals import interval
-from highway_lab.logs import grouped, rounded_all
-from highway_lab.threads import one_thread
+from highway_lab.logs import rounded_all
 from highway_networks import Dataset
 
 from ..study import NetCell, Results, StudyRun, Task
@@ -49,10 +48,9 @@ class NetLesions:
 
 def train(task: Task, data: Dataset) -> StudyRun:
     """Load or train a net, and measure all lesions."""
-    with one_thread():
-        net, _, sha256 = models.obtain(task, data)
-        error = rounded_all(measurement.close_each(net, data.train_x, data.train_y).error)
-        front, back = map(rounded_all, measurement.close_from_ends(net, data))
+    net, _, sha256 = models.obtain(task, data)
+    error = rounded_all(measurement.close_each(net, data.train_x, data.train_y).error)
+    front, back = map(rounded_all, measurement.close_from_ends(net, data))
     lesions = NetLesions(sha256, error[-1], error[:-1], front, back)
     return StudyRun(None, task, net.params.flat.size, False, {}, lesions)
 
@@ -65,14 +63,9 @@ STUDY = {  # by the endings of their logs
 }
 
 
-def groups(results: Results) -> dict[str, list[StudyRun]]:
-    """Return the nets by their cell: those trained here, which share a setting, and each net from a file."""
-    return grouped(results.runs, lambda run: run.cell.arm)
-
-
 def numbers(results: Mapping[str, Results]) -> dict:
     """Return what the page quotes, by data set and group: shares of blocks and errors in %; a list is by net."""
-    idle = 100 * measurement.IDLE
+    idle, named = 100 * measurement.IDLE, [(ending or "mnist", of) for ending, of in results.items()]
 
     def found(runs: list[StudyRun]) -> dict:
         nets = [run.measured for run in runs]
@@ -87,17 +80,16 @@ def numbers(results: Mapping[str, Results]) -> dict:
             },
         }
 
-    by_group = {of.dataset.name: groups(of).items() for of in results.values()}
-    return {"of": {data: {name: found(runs) for name, runs in kinds} for data, kinds in by_group.items()}}
+    return {"of": {name: {cell.arm: found(runs) for cell, runs in of.by_cell().items()} for name, of in named}}
 
 
 @part_each(height=3.2)
 def draw_lesions(part: FigureBase, results: Results) -> None:
     """Draw by how much the error rises, by closed block, a curve a net; within the grey band a block is idle."""
-    kinds, idle, axes = groups(results), 100 * measurement.IDLE, part.subplots()
-    for name, runs in kinds.items():
-        color = INK if runs[0].cell.file else COLORS["highway"]
-        draw_by_layer(axes, np.array([rises(run.measured) for run in runs]), label=name, color=color)
+    kinds, idle, axes = results.by_cell(), 100 * measurement.IDLE, part.subplots()
+    for cell, runs in kinds.items():
+        color = INK if cell.file else COLORS["highway"]
+        draw_by_layer(axes, np.array([rises(run.measured) for run in runs]), label=cell.arm, color=color)
     first, *_ = kinds.values()
     share = np.mean([idle_share(run.measured, idle) for run in first])
     of_all = ", mean over seeds" * (len(first) > 1)
@@ -108,8 +100,4 @@ def draw_lesions(part: FigureBase, results: Results) -> None:
     label_ends(axes)
 
 
-def figure(results: Mapping[str, Results]) -> Figure:
-    return draw_lesions(*results.values())
-
-
-FIGURES = {"fig4_lesions.png": figure}
+FIGURES = {"fig4_lesions.png": lambda results: draw_lesions(*results.values())}

@@ -19,7 +19,6 @@ from highway_lab.fields import Share
 from highway_lab.files import make_place
 from highway_lab.logs import digest_of_samples, environment
 from highway_lab.nets import load_net
-from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import LOSSES, Config, Dataset, DeepNet, InputError, Net, TrainingConfig, evaluate, rounded
 
@@ -86,13 +85,11 @@ class Look:
 def look(task: Task, data: Dataset, *, measure: Callable[[DeepNet, Dataset, Look], Any]) -> StudyRun:
     """Look into a single net; measure(net, data, common) returns what is measured."""
     loss = LOSSES["cross-entropy"]
-    with one_thread():
-        net, file, sha256 = obtain(task, data)
-        train_loss, train_score = evaluate(net, data.train_x, data.train_y, loss)
-        _, score = evaluate(net, data.test_x, data.test_y, loss)
-        common = Look(file, sha256, rounded(train_loss), rounded(train_score), rounded(score))
-        measured = measure(net, data, common)
-    return StudyRun(None, task, net.params.flat.size, False, {}, measured)
+    net, file, sha256 = obtain(task, data)
+    train_loss, train_score = evaluate(net, data.train_x, data.train_y, loss)
+    _, score = evaluate(net, data.test_x, data.test_y, loss)
+    common = Look(file, sha256, rounded(train_loss), rounded(train_score), rounded(score))
+    return StudyRun(None, task, net.params.flat.size, False, {}, measure(net, data, common))
 
 
 def looks(measured: type, *endings: str) -> dict[str, Looks]:
@@ -114,13 +111,8 @@ def of_net(study: Looks, path: Path, data: Dataset) -> Looks:
 
 
 def runs_of(results: Mapping[str, Results]) -> list[tuple[str, StudyRun, Results]]:
-    """Return the nets of several logs, by name: that of the data set, or "paper" if it begins as that for MNIST did."""
-    paper = ("tanh", PAPER_BIASES[0])
-    return [
-        ("paper" if (run.config.activation, run.config.gate_bias) == paper else of.dataset.name, run, of)
-        for of in results.values()
-        for run in of.runs
-    ]
+    """Return the nets of several logs, by the endings of these; that of the first is called "mnist"."""
+    return [(ending or "mnist", run, of) for ending, of in results.items() for run in of.runs]
 
 
 def name_shown(run: StudyRun, results: Results) -> str:
@@ -177,14 +169,11 @@ def trained(config: TrainingConfig, data: Dataset) -> Net:
 
 def load(path: Path, data: Dataset, config: type = Config) -> Net:
     """Read a net with gates whose inputs and outputs fit the data set; raises InputError for any other."""
-    net = load_net(path, ConvNet if config is ConvConfig else DeepNet)
-    shape = data.train_x.shape[1:]
-    inputs, own = (
-        (shape, tuple(net.config["shape"])) if config is ConvConfig else (math.prod(shape), net.config["d_in"])
-    )
-    outputs, block = net.config["d_out"], net.config["block"]
-    if not net.has_gates or (own, outputs) != (inputs, data.outputs):
-        expected = f"expected blocks with a transform gate T, {inputs} inputs and {data.outputs} outputs"
-        found = f"found {net.depth} {block} blocks, {own} inputs and {outputs} outputs"
+    net, shape = load_net(path, ConvNet if config is ConvConfig else DeepNet), data.train_x.shape[1:]
+    sizes = {"shape": [*shape], "d_in": math.prod(shape), "d_out": data.outputs}
+    wanted, own = ({name: of[name] for name in sizes if name in net.config} for of in (sizes, net.config))
+    if not net.has_gates or own != wanted:
+        expected = f"expected blocks with a transform gate T, and {wanted}"
+        found = f"found {net.depth} {net.config['block']} blocks, and {own}"
         raise InputError(f"{path}: {expected}, {found}; give its own --dataset, without --smoke, or another net")
     return net

@@ -34,7 +34,6 @@ from highway_lab.fields import Share, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, new_figure, pale, scaled
 from highway_lab.intervals import LEVEL, interval
 from highway_lab.logs import rounded_all
-from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
@@ -115,12 +114,11 @@ def correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 def train(task: Task, data: Dataset) -> StudyRun:
     """Load or train a net, and measure it and an untrained one."""
-    with one_thread():
-        there = task.cell.arm == OF_DEPTH and DEEP.exists()
-        net = models.load(DEEP, data) if there else models.trained(task.config, data)
-        untrained = Training(task.config, data).net
-        _, score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
-        seen = NetSeen(rounded(score), see(net, data), see(untrained, data))
+    there = task.cell.arm == OF_DEPTH and DEEP.exists()
+    net = models.load(DEEP, data) if there else models.trained(task.config, data)
+    untrained = Training(task.config, data).net
+    _, score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
+    seen = NetSeen(rounded(score), see(net, data), see(untrained, data))
     return StudyRun(None, task, net.params.flat.size, False, {}, seen)
 
 
@@ -161,11 +159,8 @@ def judge_any(shares: Sequence[float]) -> Verdict:
     return Verdict.REPRODUCED if min(shares) >= NEARLY_ALL and len(shares) > 1 else Verdict.INCONCLUSIVE
 
 
-def verdicts(of: dict[str, np.ndarray], before: dict[str, np.ndarray], idle: float) -> dict[str, Verdict]:
-    """Judge the sentences by the measures of a setting's nets, an array each, trained and before.
-
-    idle   the threshold of an idle block, in points
-    """
+def verdicts(of: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> dict[str, Verdict]:
+    """Judge the sentences by the measures of a setting's nets, an array each, trained and before."""
 
     def most(name: str) -> Verdict:
         return judge_better(share_of_nets(of[name] - 50), 0)
@@ -180,7 +175,7 @@ def verdicts(of: dict[str, np.ndarray], before: dict[str, np.ndarray], idle: flo
         "few gates a sample": require(most("closed"), selective),
         "classes differ": judge_better(interval(of["classes differ"] - of["groups differ"] - SUBSTANTIAL), 0),
         "closing early ones costs": judge_any(of["costly early"]),
-        "closing late ones does not": judge_as_good(interval(-of["late change"]), idle),
+        "closing late ones does not": judge_as_good(interval(-of["late change"]), 100 * IDLE),
         "about 60 % idle": combine(judge_about(interval(shares), ABOUT) for shares in beyond),
         "biases increase, inversely to T": judge_better(interval(np.minimum(of["biases rise"], of["T falls"])), 0),
     }
@@ -197,7 +192,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
             "start": nets[0].config.gate_bias,
             "trained": {measure: interval(values) for measure, values in of.items()},
             "untrained": {measure: float(values.mean()) for measure, values in before.items()},
-            "verdicts": verdicts(of, before, 100 * IDLE),
+            "verdicts": verdicts(of, before),
         }
     limits = {"open": measurement.OPEN, "level": 100 * LEVEL}
     untried = {"CIFAR-100": Verdict.NOT_TESTED}

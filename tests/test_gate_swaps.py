@@ -22,20 +22,6 @@ def last(states) -> np.ndarray:
     return y
 
 
-def test_gates_of_ones_hand_on_H(digits):
-    net = digits_net()
-    x, given = net.embed(as_inputs(digits.test_x[:50], net.dtype)), np.ones((net.depth, net.hidden, 50))
-    _, other = net.forward(as_inputs(digits.test_x[50:100], net.dtype))
-    open_net = digits_net()
-    open_net.params["b_T"][...] = 1e4
-    np.testing.assert_allclose(last(walk(open_net, x, H=other.H)), other.H[-1], rtol=1e-12)
-    plain = DeepNet(**net.config | {"block": "plain"}, rng=None)
-    for name, tensor in plain.params.items():
-        tensor[...] = net.params[name]
-    found = net.forward_from(last(walk(net, x, T=given)), net.depth)
-    np.testing.assert_allclose(found, plain.predict(as_inputs(digits.test_x[:50], net.dtype)), rtol=1e-12)
-
-
 def test_partners_are_others_of_the_class_that_is_asked_for(digits):
     labels, images = digits.test_y, np.arange(len(digits.test_y))
     partners = gate_swaps.draw_partners(labels, np.random.default_rng(0))

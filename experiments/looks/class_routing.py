@@ -46,11 +46,6 @@ class Scores:
     validation: lists_of(Share, "layers")
     test: lists_of(Share, "layers")
 
-    @property
-    def best(self) -> int:
-        """Index of the layer of the highest validation accuracy, the first of equals."""
-        return int(np.argmax(self.validation))
-
 
 @dataclass
 class ClassRouting(Look):
@@ -137,7 +132,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
         test = {kind: of.test for kind, of in seen.accuracies.items()}
         sizes = {"classes": seen.size, "random groups": seen.size_of_random_groups}
         return {
-            "best": {kind: of.test[of.best] for kind, of in seen.accuracies.items()},
+            "best": {kind: of.test[np.argmax(of.validation)] for kind, of in seen.accuracies.items()},
             "lowest": min(test["gates"]),
             "highest": max(test["gates"]),
             "first": {kind: of[0] for kind, of in test.items()},

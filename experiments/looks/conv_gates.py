@@ -144,17 +144,16 @@ def figure(results: Results) -> Figure:
     inner = np.array(seen.pixels)[::2, frame : width - frame, frame : width - frame]
     digits.imshow(mosaic(inner[:, None], side), cmap="gray_r")
     digits.set_axis_off()
-    for axes, (net, gates) in zip(panels, nets.items(), strict=True):
-        image = axes.imshow(mosaic(gates.maps[::2], side), vmin=0, vmax=largest)
-        axes.set(title=f"{net} net: T by block", yticks=[])
-        axes.set_xticks((side + 2) * (blocks - 0.5), blocks)
-        axes.tick_params(length=0, labeltop=True, labelbottom=False, pad=0)
-        axes.spines[:].set_visible(False)
+    axes, colors = lower.subplots(), (COLORS["highway"], FAINT_INK)
+    for panel, (net, gates), color in zip(panels, nets.items(), colors, strict=True):
+        image = panel.imshow(mosaic(gates.maps[::2], side), vmin=0, vmax=largest)
+        panel.set(title=f"{net} net: T by block", yticks=[])
+        panel.set_xticks((side + 2) * (blocks - 0.5), blocks)
+        panel.tick_params(length=0, labeltop=True, labelbottom=False, pad=0)
+        panel.spines[:].set_visible(False)
+        axes.plot(blocks, gates.difference, "o-", label=f"{net} net", color=color)
     bar = {"location": "bottom", "aspect": 60, "label": "T, mean over maps (0: the block copies its input)"}
     upper.colorbar(image, ax=[digits, *panels], **bar)
-    axes = lower.subplots()
-    for (net, gates), color in zip(nets.items(), (COLORS["highway"], FAINT_INK), strict=True):
-        axes.plot(blocks, gates.difference, "o-", label=f"{net} net", color=color)
     axes.set(title=f"mean T on strokes minus on background, {seen.images:,} images", xlabel="block", xticks=blocks)
     label_ends(axes)
     return figure

@@ -33,7 +33,12 @@ GATES, STATES = "T", "H"  # the branches
 OWN, UNTRAINED = "own", "untrained net"
 SAME, OTHER = "same class", "another class"  # donors that are images
 CLASS_MEAN, OTHER_MEAN, OVERALL_MEAN = "mean of its class", "mean of another class", "mean of all"
-KINDS = (OWN, SAME, CLASS_MEAN, OVERALL_MEAN, UNTRAINED, OTHER_MEAN, OTHER)  # of donors, as they are listed
+KINDS = {  # of donors, as they are listed, and their colours, by the class that their gates tell: right, none, wrong
+    OWN: INK,
+    **dict.fromkeys((SAME, CLASS_MEAN), COLORS["highway"]),
+    **dict.fromkeys((OVERALL_MEAN, UNTRAINED), COLORS["lstm"]),
+    **dict.fromkeys((OTHER_MEAN, OTHER), COLORS["plain"]),
+}
 DIGITS = 4  # significant ones
 
 Donor = Callable[[slice], np.ndarray]  # returns a branch of all layers, (L, D, B), for a slice of the images
@@ -172,13 +177,6 @@ def numbers(results: Results) -> dict:
     }
 
 
-RIGHT, NONE, WRONG = COLORS["highway"], COLORS["lstm"], COLORS["plain"]  # by the class that the donor's gates tell
-DRAWN = {
-    OWN: INK,
-    **dict.fromkeys((SAME, CLASS_MEAN), RIGHT),
-    **dict.fromkeys((OVERALL_MEAN, UNTRAINED), NONE),
-    **dict.fromkeys((OTHER_MEAN, OTHER), WRONG),
-}
 TICKS = (0.1, 1, 10, 100)  # of errors in %
 
 
@@ -199,7 +197,7 @@ def figure(results: Results) -> Figure:
         draw_level(bottom, 0, "_own")
         for kind in (SAME, OTHER):
             rises = np.array([100 * (np.array(net.layers[kind]) - net.error[OWN]) for net in nets])
-            draw_by_layer(bottom, rises, label=kind, color=DRAWN[kind])
+            draw_by_layer(bottom, rises, label=kind, color=KINDS[kind])
     above[1].set_xlabel("error (%), gates given in all blocks")
     below[0].set_ylabel("rise in error (points)")
     below[1].set_xlabel("the only block that gets these gates")
@@ -209,15 +207,15 @@ def figure(results: Results) -> Figure:
 
 def draw_donors(axes: Axes, nets: Sequence[NetSwaps]) -> None:
     """Draw the error with gates given in all blocks: a row a donor, a dot a net, a bar the mean."""
-    for row, (kind, color) in enumerate(DRAWN.items()):
+    for row, (kind, color) in enumerate(KINDS.items()):
         found = errors(nets, kind)
         axes.plot(found, [row] * len(found), "o", color=color, alpha=0.5, markersize=6, clip_on=False)
         axes.plot([found.mean()] * 2, [row - 0.35, row + 0.35], color=color)
     axes.axvline(errors(nets, OWN).mean(), color=FAINT_INK, linewidth=1, zorder=0)
-    axes.set(xscale="log", xlim=(0.03, TICKS[-1]), ylim=(len(DRAWN) - 0.5, -0.5))  # the first on top
+    axes.set(xscale="log", xlim=(0.03, TICKS[-1]), ylim=(len(KINDS) - 0.5, -0.5))  # the first on top
     axes.set_xticks(TICKS, TICKS)
     axes.minorticks_off()
-    axes.set_yticks(range(len(DRAWN)), DRAWN)
+    axes.set_yticks(range(len(KINDS)), KINDS)
 
 
 FIGURES = {"gate_swaps.png": figure}

@@ -59,7 +59,7 @@ DATASET, of_net = models.DATASET, models.of_net
 OURS = replace(models.BEST, **models.OF_MNIST, epochs=TRAIN_EPOCHS)
 STUDY = {  # by the endings of their logs
     "": models.look_at(NetLesions, {NetCell(f"{len(SEEDS)} seeds"): OURS, models.MNIST: OURS}, SEEDS),
-    "cifar-10": models.looks(NetLesions, "cifar-10")["cifar-10"],
+    **models.looks(NetLesions, "cifar-10"),
 }
 
 

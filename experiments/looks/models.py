@@ -58,11 +58,11 @@ SETTINGS = {  # of nets that are compared, by name
 }
 NETS = {"mnist": Path("models/highway-50.npz"), "cifar-10": Path("models/highway-50-cifar-10.npz")}
 MNIST, CIFAR = (NetCell(path.stem, path.as_posix()) for path in NETS.values())
-OF_MNIST, OF_CIFAR = {"n_train": N_TRAIN, "n_test": N_TEST}, {"n_train": 50_000, "n_test": 1_000}
+OF_MNIST = {"n_train": N_TRAIN, "n_test": N_TEST}
 LOOKED_INTO = {  # single nets, by the endings of logs; how those of files are trained where there is no file
-    "": (MNIST, replace(BEST, **OF_MNIST, epochs=40)),
-    "cifar-10": (CIFAR, replace(FALLBACK, **OF_CIFAR, epochs=25, seed=100)),
-    "paper": (NetCell(PAPER), replace(SETTINGS[PAPER], **OF_MNIST, epochs=LONG)),
+    "": {MNIST: replace(BEST, **OF_MNIST, epochs=40)},
+    "cifar-10": {CIFAR: replace(FALLBACK, n_train=50_000, n_test=1_000, epochs=25, seed=100)},
+    "paper": {NetCell(PAPER): replace(SETTINGS[PAPER], **OF_MNIST, epochs=LONG)},
 }
 DATASET = {"cifar-10": "cifar-10"}
 CHECKPOINTS = Path("runs/checkpoints")
@@ -94,7 +94,7 @@ def look(task: Task, data: Dataset, *, measure: Callable[[DeepNet, Dataset, Look
 
 def looks(measured: type, *endings: str) -> dict[str, Looks]:
     """Return the studies that look into those of LOOKED_INTO."""
-    return {of: look_at(measured, dict([LOOKED_INTO[of]])) for of in endings}
+    return {of: look_at(measured, LOOKED_INTO[of]) for of in endings}
 
 
 def look_at(measured: type, nets: Mapping[NetCell, TrainingConfig], seeds: Sequence[int] = ()) -> Looks:

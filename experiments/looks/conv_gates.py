@@ -79,8 +79,7 @@ def measure(net: ConvNet, drawn: np.ndarray, images: np.ndarray) -> Gates:
     for T in of_all:
         frame = (images.shape[2] - of_all[0].shape[1]) // 2
         on = average_down(images, frame, T.shape[1]) > STROKE
-        with np.errstate(invalid="ignore"):  # where no pixel is on a stroke
-            means.append([np.divide(T[where].sum(dtype=np.float64), where.sum()) for where in (on, ~on)])
+        means.append([np.divide(T[where].sum(dtype=np.float64), where.sum()) for where in (on, ~on)])  # 0/0 is NaN
     by_image = [[rounded_all(T, DIGITS) for T in of] for of in zip(*gates_of(net, drawn), strict=True)]
     return Gates(by_image, *rounded_all(np.transpose(means), digits=4))
 

@@ -46,11 +46,11 @@ Donor = Callable[[slice], np.ndarray]  # returns a branch of all layers, (L, D, 
 
 @dataclass
 class NetSwaps:
-    """What one net's test images are predicted as, with gates, or H, that are given in all layers at once or in one."""
+    """Shares of the test images in one net, with gates, or H, that are given in all layers at once or in one."""
 
-    error: dict_of(KINDS, Share)  # by whose gates
-    as_donor: dict_of(("gates", "states"), Share)  # predicted as the class of an image of another, which gives its T, H
-    changed: dict_of(("trained", "untrained"), Share)  # predicted as another class with gates of an image of another
+    error: dict_of(KINDS, Share)  # with the gates of each kind of donor
+    as_donor: dict_of(("gates", "states"), Share)  # predicted as its class, given T or H of an image of another class
+    changed: dict_of(("trained", "untrained"), Share)  # predicted otherwise, given T of an image of another class
     layers: dict_of((SAME, OTHER), lists_of(Share, "L"))  # the error with gates given in one layer only
 
 

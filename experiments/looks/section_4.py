@@ -89,8 +89,8 @@ def see(net: DeepNet, data: Dataset) -> Seen:
     bias, cost = b_T.mean(axis=1), lesioned.loss[:-1] - lesioned.loss[-1]
     measures = {
         "biases lowered": 100 * np.mean(b_T < net.config["gate_bias"]),
-        "biases rise": correlation(bias, np.arange(net.depth)),
-        "T falls": -correlation(bias, gates.T.mean(axis=1)),
+        "biases rise": np.corrcoef(bias, np.arange(net.depth))[0, 1],  # NaN if all biases are alike
+        "T falls": -np.corrcoef(bias, gates.T.mean(axis=1))[0, 1],
         "mean T": gates.T.mean(),
         "closed": 100 * gates.closed.mean(),
         "closed on average": 100 * np.mean(gates.T < CLOSED),
@@ -104,12 +104,6 @@ def see(net: DeepNet, data: Dataset) -> Seen:
     }
     *closed, error = rounded_all(lesioned.error, DIGITS)
     return Seen({name: rounded(value) for name, value in measures.items()}, error, closed)
-
-
-def correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Return Pearson's correlation of a and b, (L,); NaN if either is constant."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.corrcoef(a, b)[0, 1]
 
 
 def train(task: Task, data: Dataset) -> StudyRun:

@@ -77,9 +77,7 @@ from highway_networks import (
     Loss,
     as_numbers,
     as_python,
-    as_targets,
     check_array,
-    check_no_times,
     expected_instead,
     fill,
     hyperparameter,
@@ -174,6 +172,14 @@ def epochs_without_gain(scores: Sequence[float], tol: float) -> int:
         without = 0 if score > best + tol else without + 1
         best = max(best, score)
     return without
+
+
+def check_no_times(name: str, x: Any) -> None:
+    """Raise ValueError for dates and times, which libraries turn into numbers of any unit."""
+    types = x.dtypes if hasattr(x, "columns") and hasattr(x, "dtypes") else [np.asarray(x).dtype]
+    for found in map(str, types):
+        if found.lower().startswith(("date", "time", "duration", "period")):
+            raise ValueError(f"{name}: expected numbers, found {found}; subtract a date and divide by a unit of time")
 
 
 def has_gates(estimator: "HighwayEstimator") -> bool:
@@ -732,13 +738,14 @@ class LabelsMixin(ClassifierMixin):
         return self._fit(X, y, sample_weight, resume=resume, incremental=True, classes=classes)
 
     def _check_samples(self, X, y, how: dict[str, Any], classes=None) -> tuple[Any, np.ndarray, int]:
-        for name, labels in (("y", y), ("classes", classes)):
-            if labels is not None and np.asarray(labels).dtype.kind != "c":  # which scikit-learn refuses
-                as_targets(name, labels, "labels")  # raises for what is neither texts nor numbers
         X, y = self._validated(X, y, **how)
         y = y.toarray() if issparse(y) else y
         y = column_or_1d(y, warn=True) if y.shape[1:] in ((), (1,)) else y
-        check_classification_targets(y)
+        try:
+            check_classification_targets(y)
+        except TypeError as error:  # of two that cannot be compared
+            found = f"expected texts only, or numbers only, found {error}"
+            raise ValueError(f"y: {found}; leave out the samples without a class") from error
         kind = type_of_target(y)
         if kind == "multiclass-multioutput":
             raise ValueError(f"y: expected a class, or labels of 0 and 1, found {kind}; fit a net for each column")
@@ -853,7 +860,6 @@ class HighwayRegressor(RegressorMixin, DenseEstimator):  # its docstring follows
         return self._fit(X, y, sample_weight, resume=hasattr(self, "net_"), incremental=True)
 
     def _check_samples(self, X, y, how: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, int]:
-        check_no_times("y", y)
         if y is not None and np.asarray(y).dtype.kind != "c":
             as_numbers("y", y)
         X, y = self._validated(X, y, y_numeric=True, **how)

@@ -539,9 +539,9 @@ class Net:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Self:
-        """Read a net that `save` wrote, with or without .npz in its name; never unpickles. Else raises InputError."""
+        """Read a net that `save` wrote, never unpickles. Else raises InputError."""
         try:
-            with open(saved_place(path), "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
+            with open(as_path(path), "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
                 return cls.unpacked(dict(arrays))
         except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
             ending = "" if isinstance(error, InputError) else "; choose another"
@@ -1245,16 +1245,9 @@ def check(name: str, value: Any, kind: Any, rule: Rule | None) -> None:
 
 @cache
 def types_of(config: type) -> dict[Field, Any]:
-    """Return the fields of a dataclass with their types, also where its file makes texts of annotations.
-
-    A type that cannot be found, as those that only type checkers import, is that of the default.
-    """
-    types: dict[str, Any] = {}
-    for of in fields(config):
-        alone = type(config.__name__, (), {"__annotations__": {of.name: of.type}, "__module__": config.__module__})
-        with suppress(Exception):  # whatever a user's annotation raises
-            types |= get_type_hints(alone)
-    return {of: types.get(of.name, type(of.default)) for of in fields(config)}
+    """Return the fields of a dataclass with their types, also where its file makes texts of annotations."""
+    types = get_type_hints(config)
+    return {of: types[of.name] for of in fields(config)}
 
 
 def check_hyperparameters(config: Any) -> None:
@@ -1308,29 +1301,17 @@ def column_name(x: Any, j: int) -> str:
     return f"column {j}" if names is None else f"column {names[j]!r:.60}"
 
 
-def check_no_times(name: str, x: Any) -> None:
-    """Raise InputError for dates and times, which libraries turn into numbers of any unit."""
-    framed = hasattr(x, "columns")
-    types = (x.dtypes if hasattr(x, "dtypes") else x.schema.types) if framed else [np.asarray(x).dtype]
-    for j, found in enumerate(map(str, types)):
-        if found.lower().startswith(("date", "time", "duration", "period", ">m")):
-            found += f" in {column_name(x, j)}" * framed
-            raise InputError(f"{name}: expected numbers, found {found}; subtract a date and divide by a unit of time")
-
-
 def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
     """Return an array, or a sparse matrix that has rows; raises InputError for other kinds: texts, dates, masked."""
-    if hasattr(x, "columns"):  # times in an array are of no kind that is a number
-        check_no_times(name, x)
     array = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
     found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}"
     if array.dtype == object:  # such as a data frame, with columns of several kinds
         numbers = np.vectorize(lambda of: isinstance(of, Real | np.bool_), otypes=[bool])(array)
-        if len(others := np.argwhere(~numbers)):
-            place = tuple(others[0])
-            found = f"{array[place]!r:.40}" + (f" in {column_name(x, place[1])}" if array.ndim == 2 else "")
+        if numbers.all():
+            array = array.astype(float)
         else:
-            array, found = np.array(array.tolist()), "numbers of more than 64 bits"
+            place = tuple(np.argwhere(~numbers)[0])
+            found = f"{array[place]!r:.40}" + (f" in {column_name(x, place[1])}" if array.ndim == 2 else "")
     if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds:
         raise InputError(f"{name}: expected an array of numbers, found {found}; convert it, or fill in what is missing")
     return array
@@ -1375,40 +1356,17 @@ def check_array(
     raise InputError(f"{name}: expected {expected}, found {x.shape} {found}; mend the data set")
 
 
-def as_targets(name: str, y: Any, kind: str) -> np.ndarray:
-    """Return targets of a kind (see Loss) as an array: classes (n,) as integers or as texts, which are objects.
-
-    Raises InputError, with the line to type, for classes that are one-hot rows or floats, or where some are missing.
-    """
-    if getattr(getattr(y, "dtype", None), "kind", "O") not in "buif":  # else at once, however many there are
-        listed = np.asarray(y, object)
-        others = [of for of in listed.flat if not isinstance(of, str)]
-        if 0 < len(others) < listed.size:
-            found = f"expected texts only, or numbers only, found texts and {others[0]!r:.40}"
-            raise InputError(f"{name}: {found}; leave out the samples without a class, and convert the others to texts")
-        if others and isinstance(others[0], bytes):
-            found = f"expected classes as integers or texts, found {others[0]!r:.40}"
-            raise InputError(f"{name}: {found}; pass np.char.decode(np.array({name}, bytes))")
-        if not others and listed.shape[1:] in ((), (1,)):
-            return listed.ravel()
-    array = dense(as_numbers(name, y))
-    array = array.astype(int) if array.dtype == bool else array
-    if kind != "classes":
-        return array
-    array = array[:, 0] if array.shape[1:] == (1,) else array
-    if array.ndim != 1 or array.dtype.kind == "f":
-        found, remedy = f"{array.dtype} of shape {array.shape}", "convert them, or choose a loss of numbers"
-        if array.ndim == 2 and (np.isin(array, (0, 1)).all(1) & (array.sum(1) == 1)).all():
-            found, remedy = "one-hot rows", f"pass np.argmax({name}, axis=1)"
-        elif np.isnan(array).any():
-            found, remedy = "NaN", "leave out the samples without a class"
-        elif array.ndim == 1 and (array == np.round(array)).all():
-            remedy = f"pass np.array({name}, int)"
-        raise InputError(f"{name}: expected classes (n,) as integers or texts, found {found}; {remedy}")
-    if array.dtype.kind == "u" and array.max(initial=0) > LARGEST[int]:
-        found = f"expected classes as texts, or up to {LARGEST[int]}, found {array.max()}"
-        raise InputError(f"{name}: {found}; pass np.array({name}, str)")
-    return array
+def as_classes(name: str, y: Any) -> np.ndarray:
+    """Return classes as an array (n,) of integers or texts; raises InputError for others, one-hot rows among them."""
+    y = np.asarray(dense(y))
+    y = y[:, 0] if y.shape[1:] == (1,) else y
+    if y.dtype.kind in "OT" and all(isinstance(of, str) for of in y.flat):
+        y = np.array(y.tolist(), str)
+    if y.ndim != 1 or y.dtype.kind not in "biuU":
+        found = f"expected classes (n,) as integers or texts, found {y.dtype} of shape {y.shape}"
+        remedy = f"of numbers pass np.array({name}, int), of one-hot rows np.argmax({name}, axis=1)"
+        raise InputError(f"{name}: {found}; leave out samples without a class, {remedy}")
+    return y.astype(int) if y.dtype == bool else y
 
 
 def as_dataset(data: Any, loss: str) -> Dataset:
@@ -1424,17 +1382,14 @@ def as_dataset(data: Any, loss: str) -> Dataset:
             f"data: expected train_x, train_y, test_x, test_y, found {found}; split them: {SPLIT}"
         ) from error
     kind = LOSSES[loss].target
+    classes = kind == "classes"
     train_x, test_x = (as_numbers(name, getattr(data, name)) for name in ("train_x", "test_x"))
-    targets = [as_targets(name, getattr(data, name), kind) for name in ("train_y", "test_y")]
-    classes, texts = kind == "classes", [y.dtype == object for y in targets]
+    as_kind = as_classes if classes else lambda name, y: dense(as_numbers(name, y))
+    targets = [as_kind(name, getattr(data, name)) for name in ("train_y", "test_y")]
     if not classes and "f" not in (y.dtype.kind for y in targets):
-        found = f"{loss} for targets of {targets[0].dtype} {targets[0].shape}"
-        raise ArgumentError(f"`loss`: expected a loss of classes, found {found}; choose another, or convert to floats")
-    for name, y in zip(("train_y", "test_y"), targets, strict=True):
-        if not classes and y.ndim == 1:
-            found = f"expected numbers of shape {(len(y), 1)}, found {y.shape}"
-            raise InputError(f"{name}: {found}; pass np.reshape({name}, (-1, 1))")
-    pixels = [x.dtype == np.uint8 for x in (train_x, test_x)]
+        found = f"expected a loss of classes, found {loss} for targets of {targets[0].dtype}"
+        raise ArgumentError(f"`loss`: {found}; choose another, or convert them to floats")
+    pixels, texts = [x.dtype == np.uint8 for x in (train_x, test_x)], [y.dtype.kind == "U" for y in targets]
     for name, of, there in (("test_x", "pixels (uint8)", pixels), ("test_y", "texts", texts)):
         if len({*there}) > 1:
             raise InputError(f"{name}: expected {of} in both halves or in none, found them in one; convert it")
@@ -1465,8 +1420,6 @@ def as_dataset(data: Any, loss: str) -> Dataset:
     if (weights := data.train_weights) is not None:
         weights = as_numbers("train_weights", weights)
         check_array("train_weights", weights, train_x.shape[:1], 0)
-        if not weights.any():
-            raise InputError("train_weights: expected a weight above 0, found 0 for all; leave them out to weigh alike")
     named = tuple(map(as_python, data.classes))
     return Dataset(train_x, train_y, test_x, test_y, outputs, data.test_set, weights, named)
 
@@ -1519,13 +1472,6 @@ def patiently(function: Callable[..., None], *paths: str | os.PathLike) -> None:
             return function(*paths)
         time.sleep(0.05)
     function(*paths)
-
-
-def saved_place(path: str | os.PathLike) -> Path:
-    """Return where a net lies, with or without .npz in its name: NumPy adds the ending, `save` does not."""
-    place = as_path(path)
-    other = place.with_suffix("") if place.suffix == ".npz" else Path(f"{place}.npz")
-    return other if other.is_file() and not place.exists() else place
 
 
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)  # what `uncompressed` raises for a damaged file

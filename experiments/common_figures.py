@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from highway_lab.figures import COLORS, INK, draw_seeds, new_figure, number_layers
 from highway_networks import Config
@@ -88,11 +87,3 @@ def rows_figure(title: str, rows: Mapping[str, Sequence[float]], label: str) -> 
     axes.set_ylim(max(1, len(rows)) - 0.5, -0.5)
     axes.set_xlabel(label)
     return figure
-
-
-def scale_by_logarithm(axes: Axes) -> None:
-    """Set a logarithmic scale for errors or losses, with plain numbers beside it."""
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())

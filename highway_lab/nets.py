@@ -11,7 +11,7 @@ import numpy as np
 
 from conv_highway_networks import Blocks
 from highway_lab.files import atomic_write, check_regular
-from highway_networks import ADD_NAME, BLOCKS, DeepNet, InputError, reason_of, saved_place
+from highway_networks import ADD_NAME, BLOCKS, DeepNet, InputError, as_path, reason_of
 
 LONGEST_TEXT = 2**24  # bytes, four a character, of an estimator's classes
 MOST_EXPANSION = 10  # times the bytes of the file; what is saved here is not compressed
@@ -65,7 +65,7 @@ def load_net(path: str | os.PathLike, kind: type) -> Any:
 def saved_arrays(path: str | os.PathLike, kind: type) -> Iterator[dict[str, np.ndarray]]:
     """Give the arrays of a file that the class `kind` saved; raises InputError for whatever goes wrong with them."""
     try:
-        check_regular(place := saved_place(path))
+        check_regular(place := as_path(path))
         yield unpacked(place)
     except OSError as error:
         found = error.strerror or "a damaged archive"

@@ -457,7 +457,8 @@ def test_runs_go_on_from_their_last_epoch_to_the_same_bits(tmp_path, monkeypatch
     assert "epoch  0/12" not in capsys.readouterr().out
     runs = read("log.json", cn).runs
     assert [without_seconds(run) for run in runs] == list(whole.values())
-    assert {path.name for path in Path().iterdir()} == {path.name for path in (tmp_path / "whole").iterdir()}
+    seen = [{of.name for of in folder.glob("[!.]*")} for folder in (Path(), tmp_path / "whole")]
+    assert seen[0] == seen[1]  # a process that is killed within a write leaves a hidden file
     for run in runs:
         check_events(Path("events", name_files("digits", run.config)), run)
 

@@ -1,11 +1,11 @@
-"""Depth, image by image: correlations of known value, exits that can be counted, and the rule of the verdict."""
+"""Depth, image by image: correlations of known value, and the rule of the verdict."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from helpers import digits_net
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax
 from scipy.stats import spearmanr
 
 from experiments.claims import Verdict
@@ -13,7 +13,6 @@ from experiments.looks import depth_per_example as dpe
 from experiments.looks import measurement, models
 from experiments.looks.depth_per_example import judge_hardness, judge_variation
 from experiments.study import Results
-from highway_lab.nets import without
 from highway_lab.training import Training
 from highway_networks import as_inputs
 
@@ -87,9 +86,9 @@ def test_a_relation_between_classes_alone_is_none_within_them():
     assert (found.within, found.held) == (-1, pytest.approx(-1))
 
 
-@pytest.mark.parametrize(("values", "share"), [([1, 1, 5, 5], 1), ([1, 5, 1, 5], 0), ([0, 2, 2, 4], 0.5)])
-def test_groups_explain_the_variance_between_them(values, share):
-    assert dpe.explained(np.array(values, float), np.array([0, 0, 1, 1])) == pytest.approx(share)
+def test_each_value_has_the_mean_of_its_group():
+    found = dpe.group_means(np.array([1.0, 5.0, 2.0, 4.0]), np.array([0, 2, 0, 2]))  # group 1 has no values
+    assert found.tolist() == [1.5, 4.5, 1.5, 4.5]
 
 
 def test_each_part_holds_as_many_of_each_class_the_easiest_first():
@@ -99,50 +98,6 @@ def test_each_part_holds_as_many_of_each_class_the_easiest_first():
     for label, size in ((0, 2), (1, 3)):
         of_class = parts[labels == label][np.argsort(hardness[labels == label])]
         assert of_class.tolist() == np.repeat(range(dpe.PARTS), size).tolist()
-
-
-def test_leaving_after_l_blocks_is_a_net_without_the_later_ones(digits):
-    net = digits_net(gate_bias=1.0)
-    right, doubt = dpe.exits(net, digits.test_x, digits.test_y)
-    x = as_inputs(digits.test_x, net.dtype)
-    for l in range(net.depth + 1):
-        logits = without(net, range(l, net.depth)).predict(x)
-        np.testing.assert_array_equal(right[l], logits.argmax(axis=1) == digits.test_y)
-        np.testing.assert_allclose(doubt[l], 1 - softmax(logits, axis=1).max(axis=1), rtol=1e-9)
-    assert len({tuple(row) for row in right}) > 1
-    net.params["W_out"][...] = 0
-    net.params["b_out"][...] = [60, *[0] * 9]
-    _, doubt = dpe.classify(net, np.zeros((7, 1)), np.zeros(1, int))
-    assert doubt == pytest.approx(9 * np.exp(-60), rel=1e-9, abs=0), "a doubt that 1 − p would round to 0"
-
-
-def test_an_image_leaves_where_the_net_is_sure_first_or_at_the_end():
-    doubt = np.array([[0.3, 0.9, 0.6], [0.4, 1e-9, 0.7], [0.0, 0.9, 0.8]])
-    leaving = dict(zip(dpe.DOUBTS, dpe.leave_when_sure(doubt).tolist(), strict=True))
-    assert leaving[0.5] == [0, 1, 2]
-    assert leaving[0.2] == [2, 1, 2]
-    assert leaving[0.0] == [2, 2, 2], "never sure enough, so the whole net"
-    assert sorted(dpe.DOUBTS, reverse=True) == list(dpe.DOUBTS)
-
-
-@pytest.mark.parametrize(
-    ("lost", "option"),
-    [([0.5, 0.01, 0.0, 0.0], 2), ([0.0, 0.002, 0.0005, 0.0], 2), ([0.0, -0.1, 0.0009, 0.0], 0), ([1, 1, 1, 0], 3)],
-)
-def test_an_option_before_one_that_fails_is_not_chosen(lost, option):
-    assert dpe.choose(np.array(lost)) == option
-
-
-def test_an_exit_is_measured_on_images_that_did_not_choose_it():
-    """Leaving at once loses nothing on half a and all on half b; each half tries the choice of the other."""
-    images = 1_000
-    _, b = np.array_split(np.random.default_rng(dpe.SEED).permutation(images), 2)
-    right = np.ones((3, images), bool)
-    right[0, b] = False
-    found = dpe.measure_exit(np.indices(right.shape)[0], right)
-    assert found.chosen == [0, 1]
-    assert found.depth == pytest.approx(0.5)  # b leaves at once, as chosen on a; a after one block
-    assert found.lost == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -174,5 +129,4 @@ def test_what_is_measured_is_of_the_net_that_is_kept(digits, workdir, monkeypatc
     net, fresh = models.trained(task.config, digits), Training(task.config, digits).net
     for kind, of in ((found.untrained, fresh), (found.trained, net)):
         assert kind.mean[dpe.EFFECTIVE] == pytest.approx(sum(of.gate_means(as_inputs(digits.test_x))), rel=1e-3)
-    wrong = net.predict(as_inputs(digits.test_x)).argmax(axis=1) != digits.test_y
-    assert found.by_layer[-1] == found.confident_score[-1] == pytest.approx(1 - wrong.mean(), abs=1e-5)
+    assert found.score == pytest.approx(np.mean(net.predict(as_inputs(digits.test_x)).argmax(axis=1) == digits.test_y))

@@ -6,7 +6,6 @@ Skipped without Chromium, its driver or selenium. One browser serves all tests o
 import itertools
 import json
 import re
-import runpy
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -15,16 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import CONV_BLOCKS, ROOT, log_of_net, swapped_block
+from helpers import ROOT, log_of_net
 from picture_helpers import committed_log
-from test_contributing import EXAMPLES
 from test_gate_explorer import as_the_page
 
 from experiments.common import load
 from experiments.looks import gate_explorer
-from experiments.looks.recording import Equation
 from highway_lab.nets import without
-from highway_networks import ACTIVATIONS, BLOCKS, Adam, DeepNet, as_inputs, clip_global_norm, softmax_cross_entropy
+from highway_networks import Adam, DeepNet, as_inputs, clip_global_norm, softmax_cross_entropy
 
 pytestmark = pytest.mark.browser
 PAGE = "viz/gate_explorer.html"
@@ -184,43 +181,16 @@ def phone(opened) -> Iterator[Browser]:
 # ------------------------------------------------------------------------------------------- the net
 
 
-def test_the_page_computes_what_blocks_do(browser, monkeypatch):
-    """The largest error is below 1e-6, of values of moderate size, in the page's float32 as in NumPy's."""
-    monkeypatch.setitem(BLOCKS, "swapped", swapped_block())
-    D, rng, code, expected = 20, np.random.default_rng(0), [], []
-    x, z = rng.normal(size=D).astype(np.float32), rng.normal(0, 2, 3 * D).astype(np.float32)
-    for block, activation in itertools.product((*CONV_BLOCKS, "swapped"), ACTIVATIONS):
-        of, G = BLOCKS[block].for_depth(5), len(BLOCKS[block].branches)
-        code.append(Equation(block, of, ACTIVATIONS[activation], D).javascript())
-        branches, y = z[: G * D].reshape(G, D, 1).copy(), np.empty((D, 1), np.float32)
-        of.forward(x[:, None], branches, y, ACTIVATIONS[activation])
-        expected.append([*y.ravel(), *branches.ravel()])
-    found = browser.run(
-        f"""const D = {D}, [x, z_row] = [...arguments].map(row => new Float32Array(row));
-        return [{", ".join(code)}].map(equation => {{
-            const z = z_row.slice(), y = new Float32Array(D);
-            equation(x, z, y);
-            return [...y, ...z];
-        }});""",
-        x.tolist(),
-        z.tolist(),
-    )
-    for of_page, of_numpy in zip(found, expected, strict=True):
-        np.testing.assert_allclose(of_page[: len(of_numpy)], of_numpy, rtol=0, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("block", "activation", "init"),
-    [("highway", "tanh", "orthogonal"), ("highway-uncoupled", "relu", "uniform"), ("addgate", "elu", "gaussian")],
+    [("highway", "tanh", "orthogonal"), ("highway-uncoupled", "relu", "uniform"), ("highway", "elu", "gaussian")],
 )
-def test_a_page_of_another_net_shows_that_net(browser, digits, workdir, monkeypatch, block, activation, init):
-    Path("addgate.py").write_text(EXAMPLES["addgate.py"], "utf-8")
-    monkeypatch.setitem(BLOCKS, "addgate", runpy.run_path("addgate.py")["BLOCKS"].pop("addgate"))
+def test_a_page_of_another_net_shows_that_net(browser, digits, workdir, block, activation, init):
     kind = {"block": block, "activation": activation, "init": "he", "init_gain": 1.1}
     net = DeepNet(64, 10, hidden=7, depth=4, **kind, rng=np.random.default_rng(1))
     net.config["init"] = init
     net.save("mine.npz")
-    lesioned = block == "addgate"
+    lesioned = activation == "elu"
     for experiment in (load("gate_explorer"), *([load("lesions")] if lesioned else [])):
         assert experiment.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
     log = log_of_net("gate_explorer-digits", "mine.npz")
@@ -234,6 +204,7 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, workdir, monkeypa
     for name, there in (("sweep", False), ("measured", lesioned), ("others", False), ("own-block", block != "highway")):
         assert browser.find("id", name).is_displayed() == there
     assert browser.text("[data-is=block]") == block
+    assert browser.text("#formula") == ("(H − x)·T + x" if block == "highway" else "H·T + x·C")
     assert ("(one image: 0.07)" in browser.text("#end")) == lesioned  # of 1,437
     assert browser.driver.get_log("browser") == []
 

@@ -52,18 +52,6 @@ def test_a_loaded_net_predicts_as_the_saved_one_to_the_bit(tmp_path, make, shape
     assert (loaded.config, loaded.depth) == (net.config, net.depth)
 
 
-@pytest.mark.parametrize(("written", "read"), [("net", "net.npz"), ("net.npz", "net"), ("a.net", "a.net.npz")])
-def test_a_net_is_found_with_and_without_the_ending_that_numpy_adds(tmp_path, written, read):
-    net = dense()
-    net.save(tmp_path / written)
-    for load in (DeepNet.load, partial(nets.load_net, kind=DeepNet)):
-        np.testing.assert_array_equal(load(tmp_path / read).params.flat, net.params.flat)
-    assert [of.name for of in tmp_path.iterdir()] == [written]
-    other = small_net("plain", "tanh", 2)
-    other.save(tmp_path / read)  # the name itself comes first
-    assert [DeepNet.load(tmp_path / of).config["block"] for of in (written, read)] == ["highway", "plain"]
-
-
 @pytest.mark.posix
 def test_a_file_that_is_written_again_keeps_its_mode(saved, tmp_path):
     log = tmp_path / "log.json"

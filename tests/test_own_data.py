@@ -44,7 +44,6 @@ CLASSES = {
     "-1 and +1": (2 * Y - 1, 2 * Y_TEST - 1, (-1, 1)),
     "numbers of customers": (Y * 10**9, Y_TEST * 10**9, (0, 10**9)),
     "truth values": (Y > 0, Y_TEST > 0, ()),
-    "integers as objects": (Y.astype(object) + 1, Y_TEST + 1, (1, 2)),
     "a column of texts": (np.array(["no", "yes"])[Y][:, None], np.array(["no", "yes"])[Y_TEST], ("no", "yes")),
 }
 
@@ -71,28 +70,12 @@ def test_the_classes_of_texts_keep_the_order_that_is_stated():
         train(SMALL, data._replace(classes=("x", "z")))
 
 
-def test_a_class_that_is_missing_is_called_so():
-    for missing in (None, math.nan, pd.NA):
-        with pytest.raises(InputError, match=f"test_y: expected texts only, .*, found texts and {missing!r}; "):
-            train(SMALL, (X, 30 * ["no", "yes"], X_TEST, ["no", missing] + 18 * ["yes"]))
-    with pytest.raises(InputError, match=r"test_y: expected classes .*, found NaN; leave out"):
-        train(SMALL, (X, Y, X_TEST, [math.nan, *Y_TEST[1:]]))
-
-
-@pytest.mark.parametrize(
-    ("y", "line"),
-    [
-        (Y.astype(float), "np.array(train_y, int)"),
-        (Y[:, None].astype(np.float32), "np.array(train_y, int)"),
-        (np.eye(2)[Y], "np.argmax(train_y, axis=1)"),
-        (np.eye(2, dtype=int)[Y].tolist(), "np.argmax(train_y, axis=1)"),
-    ],
-)
-def test_labels_in_another_form_are_refused_with_the_line_that_mends_them(y, line):
-    with pytest.raises(InputError, match=r"^train_y: expected classes .*, found .*; pass np\.") as refused:
+@pytest.mark.parametrize("y", [Y.astype(float), Y[:, None] / 2, np.eye(2)[Y], [None, *Y[1:]], ["no", None] * 30])
+def test_labels_in_another_form_are_refused_with_what_mends_them(y):
+    with pytest.raises(
+        InputError, match=r"^train_y: expected classes .*, found .*; leave out samples.* pass np\.array"
+    ):
         train(SMALL, (X, y, X_TEST, Y_TEST))
-    assert str(refused.value).endswith(line)
-    train(SMALL, (X, eval(line, {"np": np, "train_y": y}), X_TEST, Y_TEST))
 
 
 def test_a_data_set_that_states_its_outputs_keeps_its_numbers():
@@ -155,13 +138,10 @@ def test_the_column_of_a_data_frame_that_cannot_be_trained_on_is_named():
     run = train(SMALL, (frame, Y, frame, Y))
     assert run.net.config["d_in"] == 5
     np.testing.assert_array_equal(run.net.params.flat, train(SMALL, 2 * (np.c_[X, X[:, 1] > 0], Y)).net.params.flat)
-    for hole in (pd.Timestamp(0, tz="UTC"), pd.Period("2020")):
-        with pytest.raises(InputError, match=r"train_x: expected numbers, found .* in column 'c'; subtract a date"):
-            train(SMALL, (frame.assign(c=hole), Y, frame, Y))
-    for hole, found in (("Paris", "found 'Paris' in column 'c'"), (pd.NA, "found <NA> in column 'c'")):
+    for hole in (pd.Timestamp(0, tz="UTC"), pd.Timedelta(1), pd.NA, "Paris"):
         holed = frame.astype({"c": object})
         holed.loc[7, "c"] = hole
-        with pytest.raises(InputError, match=f"train_x: expected an array of numbers, {found}"):
+        with pytest.raises(InputError, match=r"train_x: expected an array of numbers, found .* in column 'c'"):
             train(SMALL, (holed, Y, frame, Y))
     frame.loc[7, "b"] = math.nan
     with pytest.raises(InputError, match=r"test_x: .* with NaN or infinity in column 'b'"):
@@ -208,8 +188,6 @@ BAD = {
     "numbers in training, pixels in the test": {"test_x": X_TEST.astype(np.uint8)},
     "no samples": {"train_x": X[:0], "train_y": Y[:0]},
     "too few weights": {"train_weights": np.ones(59)},
-    "weights of 0": {"train_weights": np.zeros(60)},
-    "classes beyond 63 bits": {"train_y": Y.astype(np.uint64) + 2**63},
 }
 
 

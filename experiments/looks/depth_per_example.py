@@ -1,4 +1,4 @@
-"""Depth, image by image: does a harder image use more layers, and how early may a net exit?
+"""Depth, image by image: does a harder image use more layers?
 
 The depth of an image, ours, is the effective depth: the sum over layers of the mean T of a layer's units. Another
 measure is the number of layers that change the state x by more than a share of its norm. Hardness has two measures that
@@ -8,17 +8,11 @@ seeds' nets.
 Spearman's correlations of depth and hardness are taken within classes, as classes differ in depth. They are also taken
 with the norm of the last state x_L held constant, which raises margins. (Commit 6305ec0 has a log with more of these.)
 
-Exits: the last layer classifies the state after l blocks, and a rule says which images leave there. A rule gives the
-number of blocks after which each image leaves. A family of rules is an array (options, n): each option leaves later
-than the one before it, for every image, and the last one is the whole net. There are two families: all images leave at
-the same block, or each leaves where the net is first sure, that is where the highest softmax probability p exceeds
-1 − ε. Each half of the images chooses an option that is good enough; the other half measures it.
-
 The paper speaks of harder problems, which task_difficulty judges; harder images of one problem are a question of ours.
 The rules, at `judge_hardness` and `judge_variation`, were written after the runs.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,37 +20,28 @@ from matplotlib.figure import Figure
 from scipy.special import logsumexp
 from scipy.stats import rankdata
 
-from highway_lab.fields import Count, NonEmpty, NotNegative, Share, dict_of, lists_of
-from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, new_figure, scaled
+from highway_lab.fields import NonEmpty, NotNegative, Share, dict_of
+from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, new_figure
 from highway_lab.intervals import interval
 from highway_lab.logs import rounded_all
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
-from highway_networks import Dataset, DeepNet, as_inputs, rounded, with_ones
+from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
 from ..claims import Verdict, combine, judge_better
-from ..common_figures import scale_by_logarithm
 from ..study import Results, StudyRun, Task
 from . import models
-from .measurement import by_block, closing_images, in_batches, walk
+from .measurement import by_block, closing_images
 
 JUDGE, OTHERS = "judge", "other seeds"  # measures of hardness
 SHARES = (0.01, 0.05, 0.1, 0.2)  # of ‖x‖: a layer that changes x by more is used
 EFFECTIVE = "effective depth"  # the measure that the verdict goes by
 MEASURES = (EFFECTIVE, *(f"changes above {share:g}" for share in SHARES))
 ITERATIONS = 1000  # of the judge, at most
-SEED = 0  # chooses the halves that choose an exit
 PARTS = 10  # parts of each class, from its easiest images to its hardest
 DIGITS = 4  # significant digits in the log
-DOUBTS = (  # ε; at 0 no image leaves early
-    *(float(f"{digit}e-{power}") for power in range(1, 9) for digit in (5, 2, 1)),
-    *(10.0**-power for power in range(9, 41)),  # some nets are as sure of wrong classes
-    0.0,
-)
-LOST = 0.001  # an exit has to cost less accuracy
 VARIED = 10  # points of the variation
 STATES = {"untrained": FAINT_INK, "trained": COLORS["highway"]}
-EXITS = ("confident", "fixed")  # families of rules: each when the net is sure, all after the same block
 
 
 @dataclass
@@ -80,29 +65,12 @@ class Depths:
 
 
 @dataclass
-class Exit:
-    """A family of rules: the option that each half chose, and its effect on the other half."""
-
-    chosen: NonEmpty[Count]  # the option's index in its family, by half
-    depth: float  # mean number of blocks computed
-    lost: float  # accuracy of the whole net minus accuracy with exits
-
-
-@dataclass
 class NetDepth:
-    """Depths in a net before and after training, and early exits from the trained one."""
+    """Depths in a net before and after training, and its accuracy."""
 
     untrained: Depths
     trained: Depths
-    by_layer: NonEmpty[Share]  # accuracy if all images leave after l = 0..L blocks
-    # Mean number of blocks, for each of DOUBTS.
-    confident_depth: lists_of(NotNegative, "doubts")
-    confident_score: lists_of(Share, "doubts")  # accuracy likewise
-    confident: Exit
-    fixed: Exit
-
-
-# ------------------------------------------------------------------------------------ depth and hardness
+    score: Share
 
 
 def measures(net: DeepNet, images: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -168,136 +136,45 @@ def group_means(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     return (np.bincount(groups, values) / np.maximum(np.bincount(groups), 1))[groups]
 
 
-def explained(values: np.ndarray, groups: np.ndarray) -> float:
-    """Return eta squared: the share of the variance of values (n,) that lies between groups."""
-    return float(group_means(values, groups).var() / values.var())
-
-
 def describe(net: DeepNet, data: Dataset, hardness: dict[str, np.ndarray]) -> Depths:
     """Describe the depths of all test images, given their hardness, (n,) each."""
     labels = data.test_y.astype(int)
     depths, held = measures(net, data.test_x)
     depth, part = depths[EFFECTIVE], parts_of_classes(hardness[JUDGE], labels)
+    of_class = group_means(depth, labels)
     return Depths(
         mean={name: rounded(of.mean(), DIGITS) for name, of in depths.items()},
         relations={
             name: {hard: relate(of, h, held, labels) for hard, h in hardness.items()} for name, of in depths.items()
         },
         by_part=rounded_all([depth[part == p].mean() for p in range(PARTS)], DIGITS),
-        of_class=rounded(explained(depth, labels), DIGITS),
-        spread=rounded((depth - group_means(depth, labels)).std(), DIGITS),
+        of_class=rounded(of_class.var() / depth.var(), DIGITS),
+        spread=rounded((depth - of_class).std(), DIGITS),
     )
-
-
-# ----------------------------------------------------------------------------------------------- exits
-
-
-def exits(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return whether the class is right, and the doubt 1 − p, after l = 0..L blocks: (L+1, n) each."""
-    right, doubt = np.empty((net.depth + 1, len(images)), bool), np.empty((net.depth + 1, len(images)))
-    for part, x in in_batches(net, images, "exits"):
-        for l, state in enumerate(walk(net, x)):
-            right[l, part], doubt[l, part] = classify(net, state, labels[part])
-    return right, doubt
-
-
-def classify(net: DeepNet, x: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return whether the last layer classifies states x (D, B) correctly, and its doubt, (B,) each.
-
-    The doubt is a sum over the other classes, not a difference from 1, so that doubts below 1e-16 differ, too.
-    """
-    logits = (net.params.output @ with_ones(x, net.dtype)).astype(np.float64)  # (K, B)
-    found = logits.argmax(axis=0)
-    likelihoods = np.exp(logits - logits.max(axis=0))
-    np.put_along_axis(likelihoods, found[None], 0, axis=0)
-    others = likelihoods.sum(axis=0)
-    return found == labels, others / (1 + others)
-
-
-def leave_when_sure(doubt: np.ndarray) -> np.ndarray:
-    """Return the block after which each image leaves, for each of DOUBTS: (options, n), given the doubt (L+1, n)."""
-    sure = np.array([doubt < level for level in DOUBTS])
-    sure[:, -1] = True  # there is no further block
-    return sure.argmax(axis=1)
-
-
-def outcome(leaving: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return whether each image is classified correctly where it leaves, in the shape of `leaving` (..., n)."""
-    return right[leaving, np.arange(right.shape[1])]
-
-
-def choose(lost: np.ndarray) -> int:
-    """Return the first option from which on none loses LOST or more; the last one loses nothing."""
-    failing = np.flatnonzero(lost >= LOST)
-    return int(failing[-1]) + 1 if len(failing) else 0
-
-
-def measure_exit(leaving: np.ndarray, right: np.ndarray) -> Exit:
-    """Choose an option of `leaving` (options, n) on each half of the images, and measure it on the other half."""
-    images = leaving.shape[1]
-    lost = right[-1] - outcome(leaving, right).astype(float)  # (options, n)
-    halves = np.array_split(np.random.default_rng(SEED).permutation(images), 2)
-    chosen = [choose(lost[:, half].mean(axis=1)) for half in halves]
-    option = np.empty(images, int)
-    option[halves[1]], option[halves[0]] = chosen
-    own, depth = (of[option, np.arange(images)] for of in (lost, leaving))
-    return Exit(chosen, depth=rounded(depth.mean()), lost=rounded(own.mean()))
-
-
-# ------------------------------------------------------------------------------------------------- nets
 
 
 def train(task: Task, data: Dataset) -> StudyRun:
     """Load or train a net, and those of other seeds, and examine it and its untrained state."""
     with one_thread():
         net, fresh = models.trained(task.config, data), Training(task.config, data).net
-        others = [replace(task.config, seed=seed) for seed in models.SEEDS if seed != task.config.seed]
-        nets = [models.trained(config, data) for config in others]
-        judged, *by_others = (
-            losses(of, data.test_y)
-            for of in (judge(data), *(other.predict(as_inputs(data.test_x, other.dtype)) for other in nets))
-        )
-        hardness = {JUDGE: judged, OTHERS: np.mean(by_others, axis=0)}
-        right, doubt = exits(net, data.test_x, data.test_y)
-        confident, fixed = leave_when_sure(doubt), np.indices(right.shape)[0]
-        found = NetDepth(
-            untrained=describe(fresh, data, hardness),
-            trained=describe(net, data, hardness),
-            by_layer=rounded_all(right.mean(axis=1)),
-            confident_depth=rounded_all(confident.mean(axis=1)),
-            confident_score=rounded_all(outcome(confident, right).mean(axis=1)),
-            confident=measure_exit(confident, right),
-            fixed=measure_exit(fixed, right),
-        )
+        seeds, x = [seed for seed in models.SEEDS if seed != task.config.seed], as_inputs(data.test_x, net.dtype)
+        others = [models.trained(replace(task.config, seed=seed), data) for seed in seeds]
+        by_others = [losses(other.predict(x), data.test_y) for other in others]
+        hardness = {JUDGE: losses(judge(data), data.test_y), OTHERS: np.mean(by_others, axis=0)}
+        right = net.predict(x).argmax(axis=1) == data.test_y
+        found = NetDepth(describe(fresh, data, hardness), describe(net, data, hardness), rounded(right.mean()))
     return StudyRun(None, task, net.params.flat.size, False, {}, found)
 
 
-STUDY = models.study(NetDepth, criteria={"error": lambda run: 1 - run.measured.by_layer[-1]})
+STUDY = models.study(NetDepth, criteria={"error": lambda run: 1 - run.measured.score})
 
 
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def column(records: Sequence, name: str) -> np.ndarray:
-    """Return a field of each net, (seeds, ...); NaN in place of None."""
-    return np.array([getattr(of, name) for of in records], float)
-
-
-def mean_depth(nets: Sequence[Depths]) -> np.ndarray:
-    """Return the mean effective depth of each net, (seeds,)."""
-    return np.array([net.mean[EFFECTIVE] for net in nets])
-
-
-def variation(nets: Sequence[Depths]) -> np.ndarray:
-    """Return the standard deviation of effective depth over all images of each net, in % of its mean: (seeds,)."""
-    return 100 * column(nets, "spread") / np.sqrt(1 - column(nets, "of_class")) / mean_depth(nets)
-
-
-def related(
-    nets: Sequence[Depths], hardness: str = JUDGE, measure: str = EFFECTIVE, name: str = "within"
-) -> np.ndarray:
-    """Return a correlation of each net, (seeds,)."""
-    return column([net.relations[measure][hardness] for net in nets], name)
+def variation(net: Depths) -> float:
+    """Return the standard deviation of effective depth over all images, in % of its mean."""
+    return 100 * net.spread / np.sqrt(1 - net.of_class) / net.mean[EFFECTIVE]
 
 
 def judge_hardness(trained: np.ndarray, untrained: np.ndarray) -> Verdict:
@@ -321,69 +198,48 @@ def numbers(results: Results) -> dict:
     seen = [[run.measured for run in runs] for runs in results.by_cell().values()]
     nets = {state: [[getattr(net, state) for net in of] for of in seen] for state in STATES}
 
-    def each(records: Iterable, measure: Callable[..., np.ndarray], *arguments: str) -> list[float]:
-        return [of for setting in records for of in interval(measure(setting, *arguments))]
+    def each(state: str, measure: Callable[[Depths], float | None]) -> list[float]:
+        return [of for setting in nets[state] for of in interval([measure(net) for net in setting])]
 
-    def rule(judge: Callable[..., Verdict], measure: Callable[..., np.ndarray], *arguments: str) -> list[Verdict]:
-        pairs = zip(nets["trained"], nets["untrained"], strict=True)
-        return [judge(*(measure(of, *arguments) for of in both)) for both in pairs]
+    def rule(judge: Callable[..., Verdict], measure: Callable[[Depths], float | None]) -> list[Verdict]:
+        by_state = ([np.array([measure(net) for net in of], float) for of in nets[state]] for state in STATES)
+        return [judge(trained, untrained) for untrained, trained in zip(*by_state, strict=True)]
 
-    exits = {family: [[getattr(net, family) for net in of] for of in seen] for family in EXITS}
+    def related(measure: str = EFFECTIVE, hardness: str = JUDGE) -> Callable[[Depths], float | None]:
+        return lambda net: net.relations[measure][hardness].within
+
     differ = rule(judge_variation, variation)
     return {
-        "depth": each(nets["trained"], mean_depth),
-        "gap": each(nets["trained"], lambda of: column(of, "by_part")[:, -1] - column(of, "by_part")[:, 0]),
-        "correlation": {state: each(nets[state], related) for state in STATES},
-        "of_others": each(nets["trained"], related, OTHERS),
-        "spread": {state: each(nets[state], variation) for state in STATES},
-        "held": {JUDGE: each(nets["trained"], related, JUDGE, EFFECTIVE, "held")},
-        "changes": {of: each(nets["trained"], related, JUDGE, of) for of in MEASURES[1:]},
-        "by_changes": {of: rule(judge_hardness, related, JUDGE, of) for of in MEASURES[1:]},
-        "blocks_computed": {family: each(exits[family], column, "depth") for family in EXITS},
-        "points_lost": {family: [100 * of for of in each(exits[family], column, "lost")] for family in EXITS},
-        "blocks": len(seen[0][0].by_layer) - 1,
+        "depth": each("trained", lambda net: net.mean[EFFECTIVE]),
+        "gap": each("trained", lambda net: net.by_part[-1] - net.by_part[0]),
+        "correlation": {state: each(state, related()) for state in STATES},
+        "of_others": each("trained", related(hardness=OTHERS)),
+        "spread": {state: each(state, variation) for state in STATES},
+        "held": each("trained", lambda net: net.relations[EFFECTIVE][JUDGE].held),
+        "changes": {of: each("trained", related(of)) for of in MEASURES[1:]},
+        "by_changes": {of: rule(judge_hardness, related(of)) for of in MEASURES[1:]},
+        "blocks": results.finished[0].depth,
         "seeds": len(seen[0]),
-        "harder": combine(rule(judge_hardness, related)),
+        "harder": combine(rule(judge_hardness, related())),
         "differ": combine(differ),
         "differ_in": [of == Verdict.REPRODUCED for of in differ],
     }
 
 
 def figure(results: Results) -> Figure:
-    """Draw, by setting, effective depth by hardness within classes, above, and below the error of early exits."""
-    title, by_cell = "Harder images open fewer gates; early exits rarely pay", results.by_cell()
-    figure, (above, below) = new_figure(title, 5.8, nrows=2, ncols=len(by_cell), sharey="row")
-    blue, yellow = {"color": COLORS["highway"]}, {"color": COLORS["lstm"]}
-    for depths, errors, (cell, runs) in zip(above, below, by_cell.items(), strict=True):
-        seen = [run.measured for run in runs]
+    """Draw effective depth by hardness within classes, by setting."""
+    by_cell = results.by_cell()
+    figure, panels = new_figure("Harder images open fewer gates", 3.2, ncols=len(by_cell), sharey=True)
+    for axes, (cell, runs) in zip(panels, by_cell.items(), strict=True):
         for state, color in STATES.items():
-            nets = [getattr(net, state) for net in seen]
-            off_mean = 100 * ((column(nets, "by_part").T / mean_depth(nets)).T - 1)
-            draw_seeds(depths, np.arange(1, PARTS + 1), off_mean, label=f"{state} net", color=color)
-        draw_level(depths, 0, "_mean")
-        depths.set(title=cell.arm, xticks=(1, PARTS))
-
-        same, sure = (100 * (1 - column(seen, name)) for name in ("by_layer", "confident_score"))
-        reached, chosen = column(seen, "confident_depth"), [net.confident for net in seen]
-        draw_seeds(errors, np.arange(same.shape[1]), same, label="all after the same block", **yellow)
-        errors.plot(reached.T, sure.T, linewidth=1, alpha=0.4, **blue)
-        errors.plot(reached.mean(axis=0), sure.mean(axis=0), label="each when the net is sure", **blue)
-        lost = same[:, -1] + 100 * column(chosen, "lost")
-        errors.plot(column(chosen, "depth"), lost, "o", clip_on=False, **blue)
-        draw_level(errors, same[:, -1].mean(), "all blocks")
-        errors.set(xlim=(0, same.shape[1] - 1))
-        scale_by_logarithm(errors)
-    above[0].set_ylabel("effective depth (% off mean)")
-    above[1].set_xlabel("tenth of its class, from easy to hard")
-    below[0].set_ylabel("test error (%)")
-    below[1].set_xlabel("blocks computed, mean over images")
-    above[-1].legend(loc="lower left", handlelength=1, frameon=False, labelcolor="linecolor")
-    figure.legend(
-        *below[0].get_legend_handles_labels(),
-        ncols=max(1, int(3 / scaled(1))),
-        loc="outside lower center",
-        frameon=False,
-    )
+            nets = [getattr(run.measured, state) for run in runs]
+            off_mean = np.array([100 * (np.array(net.by_part) / net.mean[EFFECTIVE] - 1) for net in nets])
+            draw_seeds(axes, np.arange(1, PARTS + 1), off_mean, label=f"{state} net", color=color)
+        draw_level(axes, 0, "_mean")
+        axes.set(title=cell.arm, xticks=(1, PARTS))
+    panels[0].set_ylabel("effective depth (% off mean)")
+    panels[1].set_xlabel("tenth of its class, from easy to hard")
+    panels[-1].legend(loc="lower left", handlelength=1, frameon=False, labelcolor="linecolor")
     return figure
 
 

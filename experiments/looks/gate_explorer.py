@@ -13,7 +13,7 @@ import math
 import re
 import string
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -23,21 +23,19 @@ import matplotlib
 import numpy as np
 from matplotlib.colors import to_hex
 
-import highway_lab.logs
 from highway_lab.console import name_data, name_numbers
 from highway_lab.datasets import load_dataset
-from highway_lab.fields import Count, NonEmpty, NotNegative, Pixel, Share, dict_of, lists_of
+from highway_lab.fields import NonEmpty, NotNegative, Pixel, Share, dict_of, lists_of
 from highway_lab.figures import SEQUENTIAL, differences, drawing, name_with_digest
 from highway_lab.intervals import Interval, difference, interval
-from highway_lab.logs import RunLog, rounded_all
-from highway_networks import BLOCKS, Config, Dataset, DeepNet, InputError, as_inputs, rounded
+from highway_lab.logs import RunLog, read, rounded_all
+from highway_networks import Config, Dataset, DeepNet, InputError, as_inputs, rounded
 
 from .. import common
-from ..common import CHANCE, by_config, points
+from ..common import CHANCE, by_config, points, sha256_of
 from ..study import Results, accuracies
 from . import measurement, models
 from .models import Look
-from .recording import Equation
 
 SEED = 0  # of the untrained net
 ENDS = ("first", "last")  # of closing layers
@@ -45,7 +43,12 @@ DIGITS = 4  # significant digits in the log
 
 ARTICLE = Path(__file__).with_name("article")
 FILE = re.compile(r"^\{file: (\S+)\}\n", re.MULTILINE)  # a line of the page in place of which goes a file of ARTICLE
-PLACEHOLDERS = ('{"here": "go the equations"}', '{"here": "goes what the page shows"}')
+PLACEHOLDER = '{"here": "goes what the page shows"}'
+COMPUTED = {  # by the page; training.js and net.js have their equations
+    "block": ("highway", "highway-uncoupled"),
+    "activation": ("tanh", "relu", "elu"),
+    "init": ("uniform", "glorot", "he", "gaussian", "orthogonal"),
+}
 OF_DIGITS = ("mnist", "digits")  # data sets; so is a folder whose classes are named 0 to 9
 CHOSEN = ("block", "depth", "init", "gate_bias", "lr")  # by a visitor who trains a net
 LARGEST = 2**15 - 1  # whole number of 16 bits, with a sign
@@ -68,13 +71,12 @@ class EffectiveDepth:
 
 @dataclass
 class Explored(Look):
-    """What is seen of a net; `pixels` (classes, H, W) of typical images, number of `images` in each class.
+    """What is seen of a net; `pixels` (classes, H, W) of typical images.
 
     `untrained_errors`: the untrained net's with the first k layers of each of ENDS closed, k = 0..L.
     """
 
     pixels: lists_of(Pixel, "K", "H", "W")
-    images: lists_of(Count, "K")
     trained: EffectiveDepth
     untrained: EffectiveDepth
     untrained_errors: dict_of(ENDS, NonEmpty[Share])
@@ -137,30 +139,27 @@ def by_class(gates: np.ndarray, labels: np.ndarray, classes: int) -> EffectiveDe
 
 
 def measure(net: DeepNet, data: Dataset, common: Look) -> Explored:
-    """Look into a net; raises InputError unless images are square and grey, blocks elementwise."""
-    Equation(net.config["block"], net.block, net.activation, net.hidden)
+    """Look into a net; raises InputError unless images are square and grey, and the page has the net's equations."""
+    for name, computed in COMPUTED.items():
+        if net.config[name] not in computed:
+            expected = f"expected one that the page computes ({', '.join(computed)}), found {net.config[name]}"
+            raise InputError(f"{name}: {expected}; use gate_maps, class_routing and lesions, which need no page")
     channels, height, width = data.test_x.shape[1:]
     if channels != 1 or height != width:
         found = f"images of {channels} x {height} x {width}"
         raise InputError(f"--dataset: expected square grey images, found {found}; choose mnist, or convert them")
-    images = np.bincount(data.test_y, minlength=data.outputs)
-    if min(images) < 2:
-        found = f"expected two test images or more of each class, found {min(images)} ({data.test_set})"
+    if (fewest := np.bincount(data.test_y, minlength=data.outputs).min()) < 2:
+        found = f"expected two test images or more of each class, found {fewest} ({data.test_set})"
         raise InputError(f"--dataset: {found}; add some")
 
     fresh = untrained(net)
     gates, fresh_gates = (measurement.mean_gates(of, data.test_x) for of in (net, fresh))
-    for mean in (of for both in (gates, fresh_gates) for of in (both.min(), both.max())):
-        if not 0 <= mean <= 1:
-            found = f"expected T from 0 to 1, whose sum is the effective depth, found a mean of {mean:.2f}"
-            raise InputError(f"block {net.config['block']}: {found}; use gate_maps, class_routing and lesions")
     typical = find_typical(gates, net.predict(as_inputs(data.test_x, net.dtype)), data.test_y)
     errors = zip(ENDS, measurement.close_from_ends(fresh, data), strict=True)
 
     return Explored(
         **vars(common),
         pixels=data.test_x[typical, 0].tolist(),
-        images=images.tolist(),
         trained=by_class(gates, data.test_y, data.outputs),
         untrained=by_class(fresh_gates, data.test_y, data.outputs),
         untrained_errors={end: rounded_all(of) for end, of in errors},
@@ -185,49 +184,34 @@ def numbers(results: Results) -> dict:
 def page(results: Results) -> str:
     """Return the page, which needs no other file; raises InputError if the net's file is no longer the log's.
 
-    It is article/page.html with its style and its programs in it, the equations of the net's layers, and one JSON
-    object: configuration and weights of the net, the ten images, effective depths, the errors that the log of lesions
-    has of this net, accuracies of plain and highway nets by depth, the digits on which visitors train nets, and
-    colours. What no log tells is left out. `make screenshot` draws the page's picture.
+    It is article/page.html with its style and its programs in it, and one JSON object: configuration and weights of the
+    net, the ten images, effective depths, the errors that the log of lesions has of this net, accuracies of plain and
+    highway nets by depth, the digits on which visitors train nets, and colours. What no log tells is left out.
+    `make screenshot` draws the page's picture.
     """
     seen, dataset = results.runs[0].measured, results.dataset
-    net, (lesions_path, lesioned), (sweep_paths, sweep) = load(seen), lesion_curve(results), depth_sweep()
-    signs, blocks = net.block.bias_signs, {"plain": BLOCKS["plain"], net.config["block"]: net.block}
-    plain, equation = (Equation(name, block, net.activation, net.hidden) for name, block in blocks.items())
+    net = load(seen)
     factors, multiples = as_integers(net)
-    small = common.load("small_nets")
-    small_path = small.log_path()
-    nets = small.read(small_path).runs if small_path.exists() else []
-    there = ((lesions_path, lesioned), (small_path, nets), *((path, sweep) for path in sweep_paths))
-    sources = [path for path, content in there if content]
+    told = {"lesions": lesion_curve(results), "sweep": depth_sweep(), "lab": lab()}
+    paths = [seen.file, *(path for of, _ in told.values() for path in of)]
     content = {
-        "sources": [name_with_digest(path) for path in (seen.file, *sources)],
+        "sources": [name_with_digest(path) for path in paths],
         "dataset": name_data(dataset.name),
         "classes": dataset.classes,
         "of_digits": dataset.name in OF_DIGITS or "".join(dataset.classes) == string.digits,
         "config": net.config,
-        "biases": {branch: signs.get(branch, 0) * net.config["gate_bias"] for branch in net.block.branches},  # initial
-        "formula": equation.formula(),
         "test_score": seen.score,
         "factors": factors,
         "weights": packed(multiples.view(np.uint8).reshape(-1, 2).T),  # all low bytes, all high ones: compresses better
         "seed": SEED,
         "pixels": [np.ravel(image).tolist() for image in seen.pixels],
         "framing": framing(np.array(seen.pixels)),
-        "effective_depth": {
-            name: asdict(of) | {"all": float(np.average(of.mean, weights=seen.images))}
-            for name, of in (("trained", seen.trained), ("untrained", seen.untrained))
-        },
-        "lesions": lesioned,
-        "sweep": sweep,
-        "lab": lab(nets),
+        "effective_depth": {"trained": asdict(seen.trained), "untrained": asdict(seen.untrained)},
+        **{name: of for name, (_, of) in told.items()},
         "colors": {"sequential": color_table(SEQUENTIAL), "diverging": color_table(differences(np.ones(1))["cmap"])},
     }
     text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")  # so that no name ends the script
-    page = template()
-    for placeholder, here in zip(PLACEHOLDERS, (f"[{plain.javascript()}, {equation.javascript()}]", text), strict=True):
-        page = page.replace(placeholder, here)
-    return page
+    return template().replace(PLACEHOLDER, text)
 
 
 def template() -> str:
@@ -251,15 +235,14 @@ def framing(pixels: np.ndarray) -> dict[str, Any]:
 
 def load(seen: Explored) -> DeepNet:
     """Load the net of the log; raises InputError if its file has changed."""
-    found = name_with_digest(seen.file) if Path(seen.file).exists() else "none"
-    if found == "none" or (seen.sha256 and not found.endswith(seen.sha256)):
+    if seen.sha256 and (found := sha256_of(Path(seen.file))) != seen.sha256:
         remedy = "put that net back, or look into another by run --model"
         raise InputError(f"{seen.file}: expected the net of sha256 {seen.sha256}, found {found}; {remedy}")
     return DeepNet.load(seen.file)
 
 
-def lesion_curve(results: Results) -> tuple[Path, dict[str, Any] | None]:
-    """Return the path of a log of lesions, and the errors of this very net with layers closed, if it is there."""
+def lesion_curve(results: Results) -> tuple[list[Path], dict[str, Any] | None]:
+    """Return the log of lesions that has this very net, and its errors with layers closed, if there is one."""
     lesions, seen = common.load("lesions"), results.runs[0].measured
     sha256, name = seen.sha256 or "none", results.dataset.name
     path = lesions.log_path("" if name == lesions.datasets[""] else name)
@@ -270,7 +253,7 @@ def lesion_curve(results: Results) -> tuple[Path, dict[str, Any] | None]:
             others = [run for run in log.runs if not run.cell.file]
             last = [100 - 100 * run.measured.closed_from_back[-1] for run in others]
             trained = dict(zip(ENDS, (net.closed_from_front, net.closed_from_back), strict=True))
-            return path, {
+            return [path], {
                 "images": log.dataset.n_train,
                 "none": net.error,
                 "each": net.lesioned_error,
@@ -286,61 +269,54 @@ def lesion_curve(results: Results) -> tuple[Path, dict[str, Any] | None]:
                 "epochs": name_numbers(sorted({run.config.epochs for run in others})),
                 "first_layer": value_and_half(interval(last)),
             }
-    return path, None
+    return [], None
 
 
 def depth_sweep() -> tuple[list[Path], dict[str, Any] | None]:
-    """Return the paths of the logs of the depth sweep and of tuned nets, and their accuracies, if both are there."""
+    """Return the logs of the depth sweep and of tuned nets, and accuracies by depth in %, if both are there."""
     tuned_nets = common.load("tuned_plain")
     paths = [SWEEP, tuned_nets.log_path()]
     if not all(path.exists() for path in paths):
-        return paths, None
-    sweep = highway_lab.logs.read(SWEEP, RunLog[Config], "make it with make sweep")
+        return [], None
+    sweep = read(SWEEP, RunLog[Config], "make it with make sweep")
     results = Results(tuned_nets.studies[""], tuned_nets.read(paths[1]).runs)
     with drawing("the sweep", *paths):
         config, runs = sweep.runs[0].config, by_config(sweep.runs, "block", "depth")
         depths = sorted({depth for _, depth in runs})
         shallow = tuned_nets.contents.best_shallow(results)
-        scores = {(of.arm, of.hidden, of.depth): accuracies(results.scored(of)) for of in results.finished}
+        tuned = tuned_nets.contents.by_kind(results)
         nets = {}
         for kind in ("plain", "highway"):
             nets[kind] = [points(runs[kind, depth]) for depth in depths]
             for name, arm in (("tuned", kind), ("orthogonal", f"{kind}, orthogonal")):
-                nets[f"{kind}, {name}"] = [scores[arm, config.hidden, depth] for depth in depths]
-        leads = {
-            "tuned": leads_of(nets["highway, tuned"], nets["plain, tuned"]),
-            "orthogonal": leads_of(nets["highway, tuned"], nets["plain, orthogonal"]),
-            "untuned": leads_of(nets["highway"], nets["plain"]),
+                nets[f"{kind}, {name}"] = [accuracies(tuned[arm, config.hidden][depth]) for depth in depths]
+        compared = {
+            "tuned": ("highway, tuned", "plain, tuned"),
+            "orthogonal": ("highway, tuned", "plain, orthogonal"),
+            "untuned": ("highway", "plain"),
         }
         seeds = [run.config.seed for run in runs["plain", depths[0]]]
         return paths, {
             "dataset": name_data(sweep.dataset.name),
             "config": {name: getattr(config, name) for name in ("n_train", "n_test", "epochs", "hidden")},
-            "seeds": seeds,
+            "seeds": len(seeds),
             "seed_range": name_numbers(seeds),
             "tried": len(results.study.grid(shallow[0].cell)),
             "depths": depths,
             "margin": BROKEN,
             "chance": 100 * CHANCE,
-            "nets": {name: by_depth(depths, of) for name, of in nets.items()},
+            "nets": {name: by_depth(of) for name, of in nets.items()},
             "shallow": value_and_half(interval(accuracies(shallow))),
             "shallow_blocks": tuned_nets.contents.SHALLOW,
             "shallow_units": shallow[0].cell.hidden,
-            "leads": leads,
+            "leads": {name: value_and_half(difference(nets[a][-1], nets[b][-1])) for name, (a, b) in compared.items()},
         }
 
 
-def leads_of(highway: Sequence[np.ndarray], plain: Sequence[np.ndarray]) -> list[list[float | None]]:
-    """Return the leads of highway nets in points, by depth."""
-    return [value_and_half(difference(*both)) for both in zip(highway, plain, strict=True)]
-
-
-def by_depth(depths: Sequence[int], accuracies: Sequence[np.ndarray]) -> dict[str, Any]:
-    """Return accuracies of one kind of net in per cent, by depth: mean and interval, seeds, and where they break."""
+def by_depth(accuracies: Iterable[np.ndarray]) -> dict[str, list]:
+    """Return the accuracies of one kind of net: by depth those of all seeds, and mean and interval."""
     seeds = [[round(float(of), 2) for of in of_depth] for of_depth in accuracies]
-    means = [value_and_half(interval(of_depth)) for of_depth in seeds]
-    broken = [depth for depth, (mean, _) in zip(depths, means, strict=True) if mean < means[0][0] - BROKEN]
-    return {"means": means, "seeds": seeds, "broken": broken[0] if broken else None}
+    return {"seeds": seeds, "means": [value_and_half(interval(of_depth)) for of_depth in seeds]}
 
 
 def value_and_half(of: Interval) -> list[float | None]:
@@ -348,14 +324,15 @@ def value_and_half(of: Interval) -> list[float | None]:
     return [round(float(number), 4) if np.isfinite(number) else None for number in of]
 
 
-def lab(nets: Sequence[Any]) -> dict[str, Any]:
-    """Return what a visitor's nets need: the digits, training images first, the settings that all of them share, and
-    the curves of logged nets.
+def lab() -> tuple[list[Path], dict[str, Any]]:
+    """Return the log of small nets, if it is there, and what a visitor's nets need: the digits, training images first,
+    the settings that all of them share, and the curves of logged nets.
     """
-    data, small = load_dataset("digits"), common.load("small_nets").contents
+    data, small_nets = load_dataset("digits"), common.load("small_nets")
+    small, paths = small_nets.contents, [path for path in (small_nets.log_path(),) if path.exists()]
     shared = Config(hidden=small.UNITS, epochs=small.EPOCHS, **small.SHARED)
     images, classes = (np.concatenate(both) for both in ((data.train_x, data.test_x), (data.train_y, data.test_y)))
-    return {
+    return paths, {
         "config": {"d_in": images[0].size, "d_out": data.outputs}
         | {name: getattr(shared, name) for name in ("hidden", "batch_size", "epochs", "clip")},
         "n_train": len(data.train_x),
@@ -363,7 +340,8 @@ def lab(nets: Sequence[Any]) -> dict[str, Any]:
         "digits": packed(np.concatenate([images.ravel(), classes])),
         "logged": [
             dict(zip(CHOSEN, chosen, strict=True)) | {"curves": [run.history["test_score"] for run in of]}
-            for chosen, of in by_config(nets, *CHOSEN).items()
+            for path in paths
+            for chosen, of in by_config(small_nets.read(path).runs, *CHOSEN).items()
         ],
     }
 

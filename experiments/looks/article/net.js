@@ -1,8 +1,13 @@
 // The stored net, as in highway_networks.py, with its names, for one image at a time. Every tensor is float32.
 
-// Each turns z (G·D) into H, T, ... and fills y (D), as the forward functions do of which recording.py made them.
-const [plain, block] = {"here": "go the equations"};
-const branches = Object.keys(data.biases), G = branches.length, T_at = branches.indexOf("T") * D;
+const activate = { tanh: Math.tanh, relu: z => Math.max(z, 0), elu: z => z < 0 ? Math.expm1(z) : z }[data.config.activation];
+const sigmoid = z => 1 / (1 + Math.exp(-z));
+const EQUATIONS = {                                            // of a unit; the formula is shown
+  plain: { y: H => H },
+  highway: { branches: "HT", y: (H, x, T) => (H - x) * T + x, formula: "({H} − {x})·{T} + {x}" },
+  "highway-uncoupled": { branches: "HTC", y: (H, x, T, C) => H * T + x * C, formula: "{H}·{T} + {x}·{C}" },
+};
+const block = EQUATIONS[data.config.block], branches = [...block.branches], G = branches.length;
 
 function affine({ rows, columns, W }, x) {                     // z = W x + b
   const z = new Float32Array(rows), n = columns - 1;
@@ -14,20 +19,19 @@ function affine({ rows, columns, W }, x) {                     // z = W x + b
   return z;
 }
 
-function layer(equation, matrix, x) {
-  const z = affine(matrix, x), y = new Float32Array(D);
-  equation(x, z, y);
-  return { z, y };
+function layer(equation, matrix, x) {                          // the maps z (G·D) become H, T, ...
+  const z = affine(matrix, x).map((value, row) => row < D ? activate(value) : sigmoid(value));
+  return { z, y: z.slice(0, D).map((H, j) => equation.y(H, x[j], z[D + j], z[2 * D + j])) };
 }
 
 // Logits, and for each layer H, T, ... in z, T and output; x[l] is the input of layer l + 1, which a closed layer passes on.
 function forward(net, image, closed) {
-  let x = layer(plain, net.input, image).y;
+  let x = layer(EQUATIONS.plain, net.input, image).y;
   const cache = { x: [x], z: [], T: [] };
   for (let l = 0; l < L; l++) {
     const { z, y } = closed[l] ? { z: new Float32Array(G * D), y: x } : layer(block, net.blocks[l], x);
     x = y;
-    cache.z.push(z); cache.T.push(z.subarray(T_at, T_at + D)); cache.x.push(x);
+    cache.z.push(z); cache.T.push(z.subarray(D, 2 * D)); cache.x.push(x);
   }
   return { logits: affine(net.output, x), ...cache };
 }
@@ -63,7 +67,7 @@ async function unpack(text) {                                  // see as_integer
 // Fresh weights by the same initialisation.
 function untrained(size, seed) {
   const net = matrices(new Float32Array(size), data.config, G);
-  initialise(net, data.config, data.biases, mulberry32(seed));
+  initialise(net, data.config, branches, mulberry32(seed));
   return net;
 }
 

@@ -14,15 +14,15 @@ function setScales() {
 // ------------------------------------------------------------------------------- what the text says
 
 function tellNet() {
-  const { trained, untrained } = data.effective_depth, { dataset, classes } = data;
+  const { trained, untrained } = data.effective_depth, { dataset, classes } = data, used = sum(trained.layers);
   tell({
     built: L + 1, units: D, block: data.config.block, dataset,
-    test_score: percent(data.test_score), max_mean: scales.mean, max_depth: scales.depth, depth_trained: trained.all.toFixed(1), depth_untrained: untrained.all.toFixed(1),
+    test_score: percent(data.test_score), max_mean: scales.mean, max_depth: scales.depth, depth_trained: used.toFixed(1), depth_untrained: sum(untrained.layers).toFixed(1),
     half_trained: upTo(half(trained.layers)), half_untrained: upTo(half(untrained.layers)),
-    used: percent(trained.all / L, 0),
+    used: percent(used / L, 0),
   });
   all(".depth").forEach(element => { element.textContent = L; });
-  $("formula").append(...data.formula.split(/\{(.)\}/u).map((part, i) =>
+  $("formula").append(...block.formula.split(/\{(.)\}/u).map((part, i) =>
     i % 2 ? Object.assign(document.createElement("var"), { textContent: part }) : part));
   $("own-classes").hidden = data.of_digits;
   $("own-classes").textContent = `It was not trained on digits but on ${dataset}: a digit that it sees is the number of a class` +

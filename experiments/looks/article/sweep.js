@@ -8,8 +8,13 @@ const KINDS = {                                                // of nets: the c
 const STRETCHED_TICKS = [10, 50, 80, 90, 95, 98, 99];
 const COLUMNS = ["", ", tuned", ", orthogonal"];
 
+function isBroken(kind, i) {                                   // at the depth of index i
+  const { nets: { [kind]: { means } }, margin } = data.sweep;
+  return means[i][0] < means[0][0] - margin;
+}
+
 function showSweep() {
-  const { depths, nets: of, margin, shallow: [shallow], shallow_blocks } = data.sweep, i = state.depth, blocks = depths[i];
+  const { depths, nets: of, shallow: [shallow], shallow_blocks } = data.sweep, i = state.depth, blocks = depths[i];
   all("[data-now=blocks]").forEach(element => { element.textContent = blocks; });
   $("depth").value = i;
   $("depth").setAttribute("aria-valuetext", `${blocks} blocks`);
@@ -35,8 +40,7 @@ function showSweep() {
 
   $("readout").innerHTML = ["plain", "highway"].map(kind => `<tr class="${kind}"><th scope="row">${kind}</th>` +
     COLUMNS.map(column => `<td>${withHalf(of[kind + column].means[i])}</td>`).join("") + "</tr>").join("");
-  const isBroken = kind => of[kind].means[i][0] < of[kind].means[0][0] - margin;
-  const broken = Object.keys(KINDS).filter(isBroken), names = kinds => listed(kinds.map(kind => KINDS[kind][1]));
+  const broken = Object.keys(KINDS).filter(kind => isBroken(kind, i)), names = kinds => listed(kinds.map(kind => KINDS[kind][1]));
   return $("broken-says").textContent = broken.length
     ? `At ${blocks} blocks, ${names(broken)} are broken.` : `At ${blocks} blocks, no kind of net is broken.`;
 }
@@ -56,13 +60,16 @@ function makeSweep() {
 function tellSweep() {
   const { dataset, config, seeds, seed_range, margin, tried, depths, nets: of, leads, chance } = data.sweep;
   const { shallow, shallow_blocks, shallow_units } = data.sweep;
-  const broken = kind => of[kind].broken ? count(of[kind].broken, "block") : "no depth shown";
+  const broken = kind => {
+    const first = depths.find((_, i) => isBroken(kind, i));
+    return first ? count(first, "block") : "no depth shown";
+  };
   tell({
     sweep_data: dataset, sweep_train: config.n_train.toLocaleString("en"), sweep_test: config.n_test.toLocaleString("en"),
-    sweep_units: config.hidden, sweep_epochs: config.epochs, sweep_seeds: seeds.length,
+    sweep_units: config.hidden, sweep_epochs: config.epochs, sweep_seeds: seeds,
     sweep_range: seed_range.replace("-", "–"), margin, tried, chance: percent(chance / 100, 0),
     broken_plain: broken("plain"), broken_tuned: broken("plain, tuned"), broken_highway: broken("highway"),
-    deepest: depths.at(-1), lead: withHalf(leads.tuned.at(-1)), lead_untuned: withHalf(leads.untuned.at(-1)),
-    shallow: `${withHalf(shallow)}\u00a0%`, shallow_blocks, shallow_units, lead_orthogonal: withHalf(leads.orthogonal.at(-1)), plain_deepest: `${withHalf(of.plain.means.at(-1))}\u00a0%`,
+    deepest: depths.at(-1), lead: withHalf(leads.tuned), lead_untuned: withHalf(leads.untuned),
+    shallow: `${withHalf(shallow)}\u00a0%`, shallow_blocks, shallow_units, lead_orthogonal: withHalf(leads.orthogonal), plain_deepest: `${withHalf(of.plain.means.at(-1))}\u00a0%`,
   });
 }

@@ -57,13 +57,14 @@ function matrices(flat, { d_in, d_out, hidden: D, depth: L }, G) {
   };
 }
 
-// Draw initial weights in the order W_in, W_H, W_T, ..., W_out. `biases`: the initial bias of each branch.
-function initialise({ input, blocks, output }, { init, init_gain = 1 }, biases, random) {
+// Draw initial weights in the order W_in, W_H, W_T, ..., W_out.
+function initialise({ input, blocks, output }, { init, init_gain = 1, gate_bias }, branches, random) {
   const D = input.rows, draw = ({ columns, W }, first, rows, bias, gain) =>
     drawWeights(init, random, rows, columns - 1).forEach((row, i) =>
       W.set([...row.map(value => gain * value), bias], (first + i) * columns));
   draw(input, 0, D, 0, init_gain);
-  Object.entries(biases).forEach(([branch, bias], g) => {
+  [...branches].forEach((branch, g) => {
+    const bias = { H: 0, T: gate_bias, C: -gate_bias }[branch];
     for (const block of blocks) draw(block, g * D, D, bias, branch === "H" ? init_gain : 1);
   });
   draw(output, 0, output.rows, 0, init_gain);
@@ -151,8 +152,7 @@ class DeepNet {
   }
 
   draw(random) {
-    const { gate_bias: T } = this.config;
-    initialise(this.params, this.config, this.block.branches === "H" ? { H: 0 } : { H: 0, T }, random);
+    initialise(this.params, this.config, this.block.branches, random);
   }
 
   // Memory for batches of B samples: the batch as input (d_in + 1, B), the states x, the maps z, gradients.

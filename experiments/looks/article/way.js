@@ -100,7 +100,7 @@ function showUnit(of) {
   branches.forEach((branch, g) => paintWeights($(`W_${branch}`), net.blocks[l], g * D + j, 10));
 }
 
-const formula = word => data.formula.replace(/\{(.)\}/gu, (_, name) => word(name));
+const formula = word => block.formula.replace(/\{(.)\}/gu, (_, name) => word(name));
 
 function equation({ x, z }, l, j) {
   const values = { x: x[l][j], ...Object.fromEntries(branches.map((branch, g) => [branch, z[l][g * D + j]])) };

@@ -98,7 +98,7 @@ def test_the_papers_setting_and_ours_are_judged_by_intervals_and_not_by_means(pa
         errors = dict.fromkeys(KINDS, 0.5) | {OWN: 0.3, OVERALL_MEAN: 0.3 + rise / 100, SAME: 0.3 - 0.2 * rise / 100}
         return NetSwaps(errors, {}, {}, {})
 
-    study = gate_swaps.models.study(NetSwaps, seeds=range(2))
+    study = gate_swaps.models.look_at(NetSwaps, gate_swaps.models.BY_SETTING, range(2))
     rises = [rise for seeds in (others[0], papers, others[1]) for rise in seeds]
     tasks = Results(study, []).next_tasks(least=6)
     runs = [StudyRun(None, task, 1, False, {}, swaps(rise)) for task, rise in zip(tasks, rises, strict=True)]

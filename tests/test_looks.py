@@ -87,12 +87,12 @@ def test_a_shut_layer_is_idle_and_layers_are_closed_from_either_end(digits, tmp_
     net.save(tmp_path / "net.npz")
     study = models.of_net(lesions.STUDY[""], tmp_path / "net.npz", digits)
     found = lesions.train(Results(study, []).next_tasks()[0], digits).measured
-    assert found.lesioned_error[1:3] == [found.error] * 2
-    assert measurement.idle_share(found, 100 * measurement.IDLE) == 50
+    assert found.errors[1:3] == [found.errors[-1]] * 2
+    assert measurement.idle_share(found.errors, 100 * measurement.IDLE) == 50
     first, last = found.closed_from_front, found.closed_from_back
-    assert first[0] == last[0] == pytest.approx(found.error, abs=1e-6), "all digits are in the set"
-    assert first[1:4] == [found.lesioned_error[0]] * 3
-    assert last[1:4] == [found.lesioned_error[3]] * 3
+    assert first[0] == last[0] == pytest.approx(found.errors[-1], abs=1e-6), "all digits are in the set"
+    assert first[1:4] == [found.errors[0]] * 3
+    assert last[1:4] == [found.errors[3]] * 3
 
 
 # ----------------------------------------------------------------------------------- gates and classes
@@ -287,7 +287,7 @@ def test_a_net_is_lesioned_again_only_if_its_file_has_changed(workdir, monkeypat
         assert load("lesions").main(["run", "--dataset", "digits", "--model", path]) == 0
         assert len(examined) == count
         log = load("lesions").read(log_of_net("lesions-digits", "mine.npz"))
-        assert [len(run.measured.lesioned_error) for run in log.runs] == [depth]
+        assert [len(run.measured.errors) - 1 for run in log.runs] == [depth]
 
 
 # ------------------------------------------------------------------------------------- a user's net
@@ -323,8 +323,8 @@ def test_every_net_stands_beside_the_one_that_its_training_began_with(seen, digi
     trained = models.trained(config, digits)
     assert (trained.params.flat == run.net.params.flat).all()
     for of, state in ((Training(config, digits).net, net.untrained), (trained, net.trained)):
-        *closed, error = measurement.close_each(of, digits.train_x, digits.train_y).error
-        np.testing.assert_allclose([*state.lesioned_error, state.error], [*closed, error], rtol=1e-6)
+        errors = measurement.close_each(of, digits.train_x, digits.train_y).error
+        np.testing.assert_allclose(state.errors, errors, rtol=1e-6)
     assert net.score == pytest.approx(run.history.test_score[-1], abs=0.1)
     assert net.untrained.measures["biases lowered"] == 0
     assert 0 < net.trained.measures["biases lowered"] < 100

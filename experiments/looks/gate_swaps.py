@@ -130,7 +130,9 @@ def train(task: Task, data: Dataset) -> StudyRun:
     return StudyRun(None, task, net.params.flat.size, False, {}, swaps)
 
 
-STUDY = models.study(NetSwaps, criteria={"error": lambda run: run.measured.error[OWN]})
+STUDY = models.look_at(
+    NetSwaps, models.BY_SETTING, models.SEEDS, criteria={"error": lambda run: run.measured.error[OWN]}
+)
 
 
 # ---------------------------------------------------------------------------------------- what was found

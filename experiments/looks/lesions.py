@@ -1,8 +1,8 @@
 """Figure 4: which layers of a trained 50-layer net matter, and how many can be closed?
 
 The paper (section 4.2) lesions one layer of its best 50-layer net at a time, forcing all its gates to T = 0 so that it
-copies its input, and measures the error on the full training set. Here the same for nets of one
-setting beside the net of the depth search. Ours: a layer is idle if closing it changes the error by less than 0.1
+copies its input, and measures the error on the full training set. Here the same for nets of one setting
+beside the net of the depth search. Ours: a layer is idle if closing it changes the error by less than 0.1
 percentage points. Beyond the paper: layers closed one after another from either end, and how many can be closed before
 accuracy has fallen by one point. In blocks other than the paper's, too, a closed layer copies its input.
 
@@ -35,23 +35,22 @@ class NetLesions:
     """Lesions of one net: errors on the training images, the last two on measurement.SET_IMAGES of them."""
 
     sha256: str | None  # of a net in a file
-    error: Share
-    lesioned_error: lists_of(Share, "L")  # by layer closed
+    errors: lists_of(Share, "L+1")  # with each layer closed and, last, with none
     closed_from_front: lists_of(Share, "L+1")  # with the first k layers closed, k = 0..L
     closed_from_back: lists_of(Share, "L+1")  # with the last k
 
     @property
     def score(self) -> float:
         """Accuracy on training images."""
-        return 1 - self.error
+        return 1 - self.errors[-1]
 
 
 def train(task: Task, data: Dataset) -> StudyRun:
     """Load or train a net, and measure all lesions."""
     net, _, sha256 = models.obtain(task, data)
-    error = rounded_all(measurement.close_each(net, data.train_x, data.train_y).error)
+    errors = rounded_all(measurement.close_each(net, data.train_x, data.train_y).error)
     front, back = map(rounded_all, measurement.close_from_ends(net, data))
-    lesions = NetLesions(sha256, error[-1], error[:-1], front, back)
+    lesions = NetLesions(sha256, errors, front, back)
     return StudyRun(None, task, net.params.flat.size, False, {}, lesions)
 
 
@@ -71,9 +70,9 @@ def numbers(results: Mapping[str, Results]) -> dict:
         nets = [run.measured for run in runs]
         return {
             "start": runs[0].config.gate_bias,
-            "error": [100 * net.error for net in nets],
-            "idle": {times: interval([idle_share(net, idle * times) for net in nets]) for times in TIMES},
-            "costly": {40: [int(np.count_nonzero(rises(net)[:40] > idle)) for net in nets]},
+            "error": [100 * net.errors[-1] for net in nets],
+            "idle": {times: interval([idle_share(net.errors, idle * times) for net in nets]) for times in TIMES},
+            "costly": {40: [int(np.count_nonzero(rises(net.errors)[:40] > idle)) for net in nets]},
             "spared": {
                 "from front": [measurement.count_spared(net.closed_from_front) for net in nets],
                 "from back": [measurement.count_spared(net.closed_from_back) for net in nets],
@@ -89,9 +88,9 @@ def draw_lesions(part: FigureBase, results: Results) -> None:
     kinds, idle, axes = results.by_cell(), 100 * measurement.IDLE, part.subplots()
     for cell, runs in kinds.items():
         color = INK if cell.file else COLORS["highway"]
-        draw_by_layer(axes, np.array([rises(run.measured) for run in runs]), label=cell.arm, color=color)
+        draw_by_layer(axes, np.array([rises(run.measured.errors) for run in runs]), label=cell.arm, color=color)
     first, *_ = kinds.values()
-    share = np.mean([idle_share(run.measured, idle) for run in first])
+    share = np.mean([idle_share(run.measured.errors, idle) for run in first])
     of_all = ", mean over seeds" * (len(first) > 1)
     set_title(part, f"{name_data(results.dataset.name)}: {share:.0f} % of the blocks are idle{of_all}")
     axes.axhline(0, color=FAINT_INK, linewidth=1, zorder=1)

@@ -11,8 +11,8 @@ On these stand means over images (`measure_gates`, `mean_gates`, `class_means`) 
 its input, as those of other kinds than the paper's do here, too.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -148,10 +148,14 @@ def close_each(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Lesioned
     return Lesioned(*(total / len(labels) for total in (wrong, loss, flips)))
 
 
-def count_idle(error: np.ndarray) -> list[int]:
-    """Return how many blocks change the error by less than each of IDLE_THRESHOLDS, given `close_each`'s, (L+1,)."""
-    change = np.round(np.abs(error[:-1] - error[-1]), 9)  # whole images; no bits decide
-    return [int(np.count_nonzero(change < threshold)) for threshold in IDLE_THRESHOLDS]
+def rises(errors: Sequence[float]) -> np.ndarray:
+    """Return the points by which the error rises with each block closed, (L,), given `close_each`'s, (L+1,)."""
+    return np.round(100 * (np.array(errors[:-1]) - errors[-1]), 9)  # no threshold is missed by bits
+
+
+def idle_share(errors: Sequence[float], points: float) -> float:
+    """Return the share of blocks, in %, whose closing changes the error by less than so many points."""
+    return float(100 * np.mean(np.abs(rises(errors)) < points))
 
 
 def closing_images(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
@@ -180,13 +184,3 @@ def count_spared(errors: np.ndarray, fall: float = POINT) -> int:
     """Return how many blocks of an order can be closed before accuracy has fallen by `fall`; errors: (L+1,)."""
     fallen = np.asarray(errors) >= errors[0] + fall
     return int(fallen.argmax()) - 1 if fallen.any() else len(errors) - 1
-
-
-def rises(seen: Any) -> np.ndarray:
-    """Return the points by which the error rises with each block closed, (L,), of `error` and `lesioned_error`."""
-    return np.round(100 * (np.array(seen.lesioned_error) - seen.error), 9)  # no threshold is missed by bits
-
-
-def idle_share(seen: Any, points: float) -> float:
-    """Return the share of blocks, in %, whose closing changes the error by less than so many points."""
-    return float(100 * np.mean(np.abs(rises(seen)) < points))

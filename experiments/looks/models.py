@@ -24,7 +24,7 @@ from highway_networks import LOSSES, Config, Dataset, DeepNet, InputError, Net, 
 
 from ..common import sha256_of
 from ..common_figures import PAPER, name_setting
-from ..study import Arm, Cell, Looks, NetCell, Results, Stage, Study, StudyRun, Task
+from ..study import Looks, NetCell, Results, StudyRun, Task
 
 LONG = 60  # epochs of nets that are compared by setting
 LAST_RATE = 0.2  # as a share of the first, where FALLBACK is trained long
@@ -64,6 +64,7 @@ LOOKED_INTO = {  # single nets, by the endings of logs; how those of files are t
     "cifar-10": {CIFAR: replace(FALLBACK, n_train=50_000, n_test=1_000, epochs=25, seed=100)},
     "paper": {NetCell(PAPER): replace(SETTINGS[PAPER], **OF_MNIST, epochs=LONG)},
 }
+BY_SETTING = {NetCell(name): replace(of, **OF_MNIST, epochs=LONG) for name, of in SETTINGS.items()}
 DATASET = {"cifar-10": "cifar-10"}
 CHECKPOINTS = Path("runs/checkpoints")
 
@@ -97,9 +98,10 @@ def looks(measured: type, *endings: str) -> dict[str, Looks]:
     return {of: look_at(measured, LOOKED_INTO[of]) for of in endings}
 
 
-def look_at(measured: type, nets: Mapping[NetCell, TrainingConfig], seeds: Sequence[int] = ()) -> Looks:
+def look_at(measured: type, nets: Mapping[NetCell, TrainingConfig], seeds: Sequence[int] = (), **options: Any) -> Looks:
+    """Return a study that looks into nets, those that have no file trained from each of the seeds."""
     config, *_ = map(type, nets.values())
-    return Looks({}, [], [], config=config, measured=measured).of(nets, seeds)
+    return Looks({}, [], [], config=config, measured=measured, **options).of(nets, seeds)
 
 
 def of_net(study: Looks, path: Path, data: Dataset) -> Looks:
@@ -118,24 +120,6 @@ def runs_of(results: Mapping[str, Results]) -> list[tuple[str, StudyRun, Results
 def name_shown(run: StudyRun, results: Results) -> str:
     """Name a log's data set and its net's setting, for a title."""
     return f"{name_data(results.dataset.name)}, {name_setting(run.config)}"
-
-
-def study(
-    measured: type,
-    settings: Mapping[str, Config] = SETTINGS,
-    seeds: Sequence[int] = SEEDS,
-    epochs: int = LONG,
-    **options: Any,
-) -> Study:
-    """Return a study that looks into nets of some settings, trained on all images from each seed."""
-
-    def configure(fields: Mapping, cell: Cell, stage: Stage) -> Config:
-        return replace(settings[cell.arm], **OF_MNIST, epochs=stage.epochs, seed=fields["seed"])
-
-    arms = {name: Arm({"block": of.block}, {"lr": (of.lr,)}) for name, of in settings.items()}
-    cells = [Cell(name, of.hidden, of.depth) for name, of in settings.items()]
-    stages = [Stage(seeds, epochs, result="scored")]
-    return Study(arms, cells, stages, configure=configure, config=Config, measured=measured, **options)
 
 
 def obtain(task: Task, data: Dataset) -> tuple[Net, str, str | None]:

@@ -25,7 +25,6 @@ form after the runs.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -41,21 +40,21 @@ from ..claims import Verdict, combine, judge_about, judge_as_good, judge_better,
 from ..common_figures import PAPER as PAPER_SETTING
 from ..common_figures import name_setting
 from ..quotes import PAPER
-from ..study import Results, StudyRun, Task
+from ..study import NetCell, Results, StudyRun, Task
 from . import measurement, models
 from .measurement import CLOSED, IDLE, RARE, TIMES, idle_share, rises
 
-DEEP, OF_DEPTH = Path("models/highway-100.npz"), "99 blocks"  # a net of the search, and its name here
+OF_DEPTH = "99 blocks"  # a net of the search
+OF_SEARCH = {**models.OF_MNIST, "epochs": 40}
 SEARCHED = replace(  # the search's tanh setting of the lowest training loss
     models.FALLBACK, gate_bias=-6.23991, lr=0.0279031, lr_decay=0.9999243767593939, momentum=0.939221
 )
 DEEPEST = replace(  # the best of 100 layers
-    models.RELU, depth=99, gate_bias=-8.90544, lr=0.00429644, lr_decay=0.999984582035, momentum=0.959687
+    models.RELU, depth=99, gate_bias=-8.90544, lr=0.00429644, lr_decay=0.999984582035, momentum=0.959687, seed=1_000_096
 )
 SEARCHED_SEEDS = range(1_000_097, 10_000_098, 1_000_000)  # as the search numbers repetitions of its draw 97
 FIRST, LATE = 15, (15, 45)  # the paper's first layers, and those that it finds idle, counted from 1
 IDLE_OF_MOST = 0.01  # share of the costliest layer's rise in loss, below which a layer is idle
-DIGITS = 7  # significant ones: a lesion of an untrained net changes the loss in the fifth
 ABOUT = 10  # points: margin of "about 60 % of the layers"
 NEARLY_ALL = 80  # % of the blocks that count as "any of them": the paper's borders are approximate
 SELECTIVE = 10  # points: least rise of the share of selective gates by training
@@ -68,8 +67,7 @@ class Seen:
     """Measures of figures 2 to 4 for one net, on all training images; shares among the `measures` are in %."""
 
     measures: dict[str, float | None]  # null: no correlation, as something is constant
-    error: Share
-    lesioned_error: lists_of(Share, "L")  # by closed layer
+    errors: lists_of(Share, "L+1")  # with each layer closed and, last, with none
 
 
 @dataclass
@@ -102,14 +100,12 @@ def see(net: DeepNet, data: Dataset) -> Seen:
         "idle by the loss": 100 * np.mean(cost < IDLE_OF_MOST * cost.max()),
         "idle by the predictions": 100 * np.mean(lesioned.flips[:-1] < IDLE),
     }
-    *closed, error = rounded_all(lesioned.error, DIGITS)
-    return Seen({name: rounded(value) for name, value in measures.items()}, error, closed)
+    return Seen({name: rounded(value) for name, value in measures.items()}, rounded_all(lesioned.error))
 
 
 def train(task: Task, data: Dataset) -> StudyRun:
     """Load or train a net, and measure it and an untrained one."""
-    there = task.cell.arm == OF_DEPTH and DEEP.exists()
-    net = models.load(DEEP, data) if there else models.trained(task.config, data)
+    net, *_ = models.obtain(task, data)
     untrained = Training(task.config, data).net
     _, score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
     seen = NetSeen(rounded(score), see(net, data), see(untrained, data))
@@ -117,9 +113,11 @@ def train(task: Task, data: Dataset) -> StudyRun:
 
 
 STUDY = {  # by the endings of their logs
-    "": models.study(NetSeen),
-    "searched": models.study(NetSeen, {name_setting(SEARCHED): SEARCHED}, SEARCHED_SEEDS, epochs=40),
-    "deep": models.study(NetSeen, {OF_DEPTH: DEEPEST}, (1_000_096,), epochs=40),
+    "": models.look_at(NetSeen, models.BY_SETTING, models.SEEDS),
+    "searched": models.look_at(
+        NetSeen, {NetCell(name_setting(SEARCHED)): replace(SEARCHED, **OF_SEARCH)}, SEARCHED_SEEDS
+    ),
+    "deep": models.look_at(NetSeen, {NetCell(OF_DEPTH, "models/highway-100.npz"): replace(DEEPEST, **OF_SEARCH)}),
 }
 
 
@@ -137,9 +135,9 @@ def measures(seen: Seen) -> dict[str, float]:
     (begin, end), points = LATE, 100 * IDLE
     return {
         **{name: np.nan if value is None else value for name, value in seen.measures.items()},
-        **{f"idle at {times:g}": idle_share(seen, times * points) for times in TIMES},
-        "costly early": 100 * np.mean(rises(seen)[: begin - 1] > points),
-        "late change": np.abs(rises(seen)[begin - 1 : end]).mean(),
+        **{f"idle at {times:g}": idle_share(seen.errors, times * points) for times in TIMES},
+        "costly early": 100 * np.mean(rises(seen.errors)[: begin - 1] > points),
+        "late change": np.abs(rises(seen.errors)[begin - 1 : end]).mean(),
     }
 
 
@@ -198,13 +196,13 @@ def figure(results: Mapping[str, Results]) -> Figure:
     idle, about = 100 * IDLE, PAPER["idle layers"].value
     nets_of = by_setting(results)
     nets_of = {name: nets_of[name] for name in nets_of if name != OF_DEPTH or len(nets_of) == 1}
-    shares = [np.mean([idle_share(net.measured.trained, idle) for net in nets]) for nets in nets_of.values()]
+    shares = [np.mean([idle_share(net.measured.trained.errors, idle) for net in nets]) for nets in nets_of.values()]
     title = f"{min(shares):.0f} to {max(shares):.0f} % of the blocks are idle at {idle:g} points"
     figure, grid = new_figure(title, 3.2, ncols=len(nets_of), sharey=True, squeeze=False)
     for axes, (setting, nets) in zip(grid.ravel(), nets_of.items(), strict=True):
         for state, color in (("untrained", FAINT_INK), ("trained", COLORS["highway"])):
             curves = np.array(
-                [[idle_share(getattr(net.measured, state), points) for points in THRESHOLDS] for net in nets]
+                [[idle_share(getattr(net.measured, state).errors, points) for points in THRESHOLDS] for net in nets]
             )
             draw_seeds(axes, THRESHOLDS, curves, label=state, color=color)
         axes.axhspan(about - ABOUT, about + ABOUT, color=pale(COLORS["lstm"], 0.3), linewidth=0, zorder=0)

@@ -165,7 +165,7 @@ def test_lesions_are_shown_of_this_very_net_only(digits, saved):
             assert run_and_plot()["lesions"] is None
     found, log = run_and_plot()["lesions"], load("lesions").read(log_of_net("lesions-digits", "mine.npz"))
     net = log.runs[0].measured
-    assert (found["none"], found["each"]) == (net.error, net.lesioned_error)
+    assert (found["none"], found["each"]) == (net.errors[-1], net.errors[:-1])
     of = found["trained"]
     assert of["first"][-1] == of["last"][-1]  # no layer is left
     assert of["first"] == net.closed_from_front != of["last"]

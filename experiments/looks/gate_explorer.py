@@ -11,7 +11,6 @@ import base64
 import json
 import math
 import re
-import string
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -49,7 +48,7 @@ COMPUTED = {  # by the page; training.js and net.js have their equations
     "activation": ("tanh", "relu", "elu"),
     "init": ("uniform", "glorot", "he", "gaussian", "orthogonal"),
 }
-OF_DIGITS = ("mnist", "digits")  # data sets; so is a folder whose classes are named 0 to 9
+OF_DIGITS = ("mnist", "digits")  # data sets
 CHOSEN = ("block", "depth", "init", "gate_bias", "lr")  # by a visitor who trains a net
 LARGEST = 2**15 - 1  # whole number of 16 bits, with a sign
 COLORS = 256  # of a colour map
@@ -198,7 +197,7 @@ def page(results: Results) -> str:
         "sources": [name_with_digest(path) for path in paths],
         "dataset": name_data(dataset.name),
         "classes": dataset.classes,
-        "of_digits": dataset.name in OF_DIGITS or "".join(dataset.classes) == string.digits,
+        "of_digits": dataset.name in OF_DIGITS,
         "config": net.config,
         "test_score": seen.score,
         "factors": factors,
@@ -255,10 +254,10 @@ def lesion_curve(results: Results) -> tuple[list[Path], dict[str, Any] | None]:
             trained = dict(zip(ENDS, (net.closed_from_front, net.closed_from_back), strict=True))
             return [path], {
                 "images": log.dataset.n_train,
-                "none": net.error,
-                "each": net.lesioned_error,
+                "none": net.errors[-1],
+                "each": net.errors[:-1],
                 "idle": measurement.IDLE,
-                "idle_share": rounded(measurement.idle_share(net, 100 * measurement.IDLE) / 100),
+                "idle_share": rounded(measurement.idle_share(net.errors, 100 * measurement.IDLE) / 100),
                 "set_images": min(measurement.SET_IMAGES, log.dataset.n_train),
                 "point": measurement.POINT,
                 "trained": trained,

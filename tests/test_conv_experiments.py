@@ -163,13 +163,13 @@ def made_net() -> ConvNet:
 
 def test_gates_that_ignore_the_image_are_alike_on_strokes_and_background(made_net):
     images = np.random.default_rng(1).integers(0, 256, (7, 1, 28, 28), dtype=np.uint8)
-    found = conv_gates.measure(made_net, images[:3], images)
+    found = conv_gates.see(made_net, images[:3], images)
     assert [len(T) for T in found.maps[2]] == [24, 24, 12, 12, 12, 6, 6, 6]
     expected = [1 / (1 + math.exp(-l / 10)) for l in range(2, 10)]
     assert found.background == pytest.approx(expected, abs=1e-4)
     assert np.nan_to_num(found.difference) == pytest.approx(np.zeros(8), abs=1e-4)
     with np.errstate(invalid="ignore"):
-        assert conv_gates.measure(made_net, images[:1], np.zeros_like(images)).strokes == [None] * 8
+        assert conv_gates.see(made_net, images[:1], np.zeros_like(images)).strokes == [None] * 8
 
 
 def test_gates_that_open_on_ink_are_found_to(made_net):
@@ -177,7 +177,7 @@ def test_gates_that_open_on_ink_are_found_to(made_net):
     made_net.params["2.W_T"][...] = 1
     images = np.zeros((5, 1, 28, 28), np.uint8)
     images[:, :, :, 10:18] = 255
-    found = conv_gates.measure(made_net, images[:1], images)
+    found = conv_gates.see(made_net, images[:1], images)
     assert found.difference[0] > 0.2
     inner = np.array(found.maps[0][0])
     assert inner[12, 12] > 0.9 > inner[12, 0]

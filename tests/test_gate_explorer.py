@@ -22,7 +22,7 @@ from highway_lab.nets import without
 from highway_networks import ACTIVATIONS, BLOCKS, INITS, Dataset, DeepNet, as_inputs
 
 TEMPLATE, EXPERIMENT = gate_explorer.template(), load("gate_explorer")
-COMMON = Look("net.npz", None, 0.0, 1.0, 1.0)
+COMMON = Look("net.npz", None, 1.0)
 NET = {"hidden": 5, "depth": 3, "block": "highway", "gate_bias": -1.0}
 
 

@@ -10,6 +10,7 @@ that the first convolution takes off, averaged down to the block's size.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,15 @@ from matplotlib.figure import Figure
 
 from conv_highway_networks import ConvNet, means_of_windows
 from conv_recipes import configure
-from highway_lab.fields import Count, Pixel, Share, lists_of
+from highway_lab.fields import Count, Pixel, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, empty_figure, label_ends, set_title
 from highway_lab.logs import rounded_all
-from highway_networks import LOSSES, Dataset, InputError, evaluate, rounded
+from highway_networks import Dataset, InputError
 
 from ..common import CONV_NET, FEW_EPOCHS
-from ..study import Looks, NetCell, Results, StudyRun, Task
+from ..study import Looks, NetCell, Results
 from . import models
+from .models import Look
 
 IMAGES = 1000
 BATCH = 100  # images in one forward pass
@@ -49,11 +51,9 @@ class Gates:
 
 
 @dataclass
-class ConvGates:
+class ConvGates(Look):
     """What is seen of a net; `pixels` (10, H, W) the images drawn, by class."""
 
-    sha256: str | None  # of a net in a file
-    score: Share  # accuracy on test images
     images: Count
     pixels: lists_of(Pixel, "images", "H", "W")
     trained: Gates
@@ -73,7 +73,7 @@ def average_down(images: np.ndarray, frame: int, side: int) -> np.ndarray:
     return means_of_windows(inner[..., None], -(-inner.shape[1] // side))[..., 0]
 
 
-def measure(net: ConvNet, drawn: np.ndarray, images: np.ndarray) -> Gates:
+def see(net: ConvNet, drawn: np.ndarray, images: np.ndarray) -> Gates:
     """Measure the maps of the images that are drawn, and the means on strokes and on background over all images."""
     means, of_all = [], gates_of(net, images)
     for T in of_all:
@@ -84,22 +84,21 @@ def measure(net: ConvNet, drawn: np.ndarray, images: np.ndarray) -> Gates:
     return Gates(by_image, *rounded_all(np.transpose(means), digits=4))
 
 
-def train(task: Task, data: Dataset) -> StudyRun:
-    """Load or train a net, and measure it and an untrained one."""
-    net, _, sha256 = models.obtain(task, data)
+def measure(net: ConvNet, data: Dataset, common: Look) -> ConvGates:
+    """Measure a net and an untrained one."""
     untrained = ConvNet(**net.config, rng=np.random.default_rng(0))
     _, first = np.unique(data.test_y, return_index=True)  # of each class
     drawn, images = data.test_x[first], data.test_x[:IMAGES]
-    _, score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
-    seen = ConvGates(
-        sha256=sha256,
-        score=rounded(score),
+    return ConvGates(
+        **vars(common),
         images=len(images),
         pixels=drawn[:, 0].tolist(),
-        trained=measure(net, drawn, images),
-        untrained=measure(untrained, drawn, images),
+        trained=see(net, drawn, images),
+        untrained=see(untrained, drawn, images),
     )
-    return StudyRun(None, task, net.params.flat.size, False, {}, seen)
+
+
+train = partial(models.look, measure=measure)
 
 
 def of_net(study: Looks, path: Path, data: Dataset) -> Looks:

@@ -23,7 +23,7 @@ from matplotlib.ticker import MaxNLocator
 from highway_lab.fields import Share, lists_of
 from highway_lab.figures import differences, part_each, set_title
 from highway_lab.logs import rounded_all
-from highway_networks import Dataset, DeepNet, as_inputs, rounded
+from highway_networks import LOSSES, Dataset, DeepNet, as_inputs, evaluate, rounded
 
 from ..claims import judge_better, share_of_nets
 from ..common_figures import SHOWN, draw_map, minus
@@ -42,6 +42,7 @@ class GateMaps(Look):
     sample_T: lists_of(float, "L", "D")
     sample_y: lists_of(float, "L", "D")
     closed: Share  # mean over all images
+    train_score: Share
 
 
 def measure(net: DeepNet, data: Dataset, common: Look) -> GateMaps:
@@ -56,6 +57,7 @@ def measure(net: DeepNet, data: Dataset, common: Look) -> GateMaps:
         sample_T=rounded_all(cache.T[..., 0], DIGITS),
         sample_y=rounded_all(cache.x[1:, :, 0], DIGITS),
         closed=rounded(activity.closed.mean(), digits=4),
+        train_score=rounded(evaluate(net, data.train_x, data.train_y, LOSSES["cross-entropy"])[1]),
     )
 
 

@@ -71,26 +71,19 @@ CHECKPOINTS = Path("runs/checkpoints")
 
 @dataclass
 class Look:
-    """What every look at a single net says of it: its file, with a digest unless it was trained here, and its scores.
-
-    The loss is in nats, and that of all training images, as is `train_score`; `score` is on test images.
-    """
+    """What a look at a single net says of it: file, its digest unless it was trained here, accuracy on test images."""
 
     file: str
     sha256: str | None
-    train_loss: float
-    train_score: Share
     score: Share
 
 
-def look(task: Task, data: Dataset, *, measure: Callable[[DeepNet, Dataset, Look], Any]) -> StudyRun:
-    """Look into a single net; measure(net, data, common) returns what is measured."""
-    loss = LOSSES["cross-entropy"]
+def look(task: Task, data: Dataset, *, measure: Callable[[Any, Dataset, Look], Look]) -> StudyRun:
+    """Look into a single net; measure(net, data, common) returns what is measured, beside what is common to all."""
     net, file, sha256 = obtain(task, data)
-    train_loss, train_score = evaluate(net, data.train_x, data.train_y, loss)
-    _, score = evaluate(net, data.test_x, data.test_y, loss)
-    common = Look(file, sha256, rounded(train_loss), rounded(train_score), rounded(score))
-    return StudyRun(None, task, net.params.flat.size, False, {}, measure(net, data, common))
+    _, score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
+    measured = measure(net, data, Look(file, sha256, rounded(score)))
+    return StudyRun(None, task, net.params.flat.size, False, {}, measured)
 
 
 def looks(measured: type, *endings: str) -> dict[str, Looks]:

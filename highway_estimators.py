@@ -284,7 +284,6 @@ class HighwayEstimator(BaseEstimator):
         if incremental:
             given.max_iter, given.schedule = 1, "constant"  # one more epoch, not a whole training
         dtype = self.net_.dtype if resume else PRECISIONS
-        check_no_times("X", X)
         X, y, outputs = self._check_samples(X, y, {"dtype": dtype, "reset": not resume}, **targets)
         weights, rng, validation = self._weights(sample_weight, X, y), check_random_state(self.random_state), None
         if weights is not None:  # a sample of no weight is none, for validation, too
@@ -524,7 +523,6 @@ class HighwayEstimator(BaseEstimator):
     def _inputs(self, X) -> np.ndarray:
         """Return X (n, ...), checked and in the fitted net's precision."""
         check_is_fitted(self)
-        check_no_times("X", X)
         return self._validated(X, reset=False, dtype=self.net_.dtype)
 
     def _outputs(self, X) -> np.ndarray:
@@ -566,6 +564,7 @@ class DenseEstimator(HighwayEstimator):
 
     def _validated(self, X, *y, **how: Any) -> Any:
         """Return X (n, d_in), with y if it is given, as scikit-learn's `validate_data` does."""
+        check_no_times("X", X)
         try:
             return validate_data(self, X, *y, accept_sparse="csr", **({"multi_output": True} if y else {}), **how)
         except (TypeError, ValueError) as error:
@@ -744,8 +743,7 @@ class LabelsMixin(ClassifierMixin):
         try:
             check_classification_targets(y)
         except TypeError as error:  # of two that cannot be compared
-            found = f"expected texts only, or numbers only, found {error}"
-            raise ValueError(f"y: {found}; leave out the samples without a class") from error
+            raise ValueError(f"y: expected texts only, or numbers only, found {error}; leave out others") from error
         kind = type_of_target(y)
         if kind == "multiclass-multioutput":
             raise ValueError(f"y: expected a class, or labels of 0 and 1, found {kind}; fit a net for each column")

@@ -90,8 +90,7 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
 
     def _new_config(self, resume: bool, counted: float, **chosen: Any) -> ImageConfig:
         if self.stages is not None and not (isinstance(self.stages, Sequence) and self.stages):
-            found = f"expected a list of some, found {self.stages!r:.40}"
-            raise ValueError(f"stages: {found}; name them, or leave it None for those of `net`")
+            raise ValueError(f"stages: expected a list of some, found {self.stages!r:.40}; name them, or leave it None")
         own_stages = tuple(map(as_stage, self.stages or ()))
         config = ImageConfig(own_stages=own_stages, n_validation=0, **NETS[chosen["net"]].settings | chosen)
         if "batch_size" not in chosen:

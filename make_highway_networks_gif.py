@@ -27,7 +27,7 @@ from PIL import Image
 
 import visualize_highway_networks as viz
 from highway_lab import figures
-from highway_lab.cli import OneLineParser, add_style_flag, run_cli
+from highway_lab.cli import OneLineParser, run_cli
 from highway_networks import InputError, as_path
 
 __all__ = ["animate", "main"]
@@ -90,13 +90,8 @@ def has_animation(log: viz.RunLog) -> bool:
     return len(viz.depths_of(log)) == 1 and 1 <= len(viz.kinds_with_gates(log)) <= MOST_KINDS
 
 
-def animate(
-    path: str | os.PathLike, out: str | os.PathLike | None = None, style: str | os.PathLike | None = None
-) -> Path:
-    """Animate a log and return the path of the animation; by default it lies beside the log's pictures.
-
-    style: a matplotlibrc whose lines change the look
-    """
+def animate(path: str | os.PathLike, out: str | os.PathLike | None = None) -> Path:
+    """Animate a log and return the path of the animation; by default it lies beside the log's pictures."""
     log, path = viz.read_log(path), as_path(path)
     if not has_animation(log):
         found = f"depths {viz.depths_of(log)}, {len(viz.kinds_with_gates(log))} kinds that finished"
@@ -107,14 +102,14 @@ def animate(
         file, n = BytesIO(), min(len(viz.runs_with_gates(log)[0].gate_means), MOST_FRAMES)
         options: dict[str, Any] = {"loop": 0, "duration": [FRAME_MS] * (n - 1) + [LAST_FRAME_MS]}
         options["comment"] = f"{figures.name_with_digest(path)}\n{figures.renderer()}".encode()
-        with figures.own_style(style, **{"figure.dpi": 100}):
+        with figures.own_style(**{"figure.dpi": 100}):
             images = share_palettes(frames(log))
             next(images).save(file, "GIF", save_all=True, append_images=images, **options)  # drawn as it writes
         return file.getvalue()
 
     own = viz.own_folder(path)
     place = Path() if own == Path("viz") else own
-    return figures.save_all({NAME: animation}, place, path, out=out, style=style)[0]
+    return figures.save_all({NAME: animation}, place, path, out=out)[0]
 
 
 def animate_command(arguments: argparse.Namespace) -> None:
@@ -123,12 +118,11 @@ def animate_command(arguments: argparse.Namespace) -> None:
         raise InputError(f"--out: expected with one LOG.json, found {len(arguments.logs)}; name the log to animate")
     logs = arguments.logs or [path for path in viz.found_logs() if has_animation(viz.read_log(path))]
     for path in logs or viz.found_logs()[:1]:  # which says why it has no animation
-        print(f"made {animate(path, arguments.out, arguments.style)}")
+        print(f"made {animate(path, arguments.out)}")
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = OneLineParser(prog="python make_highway_networks_gif.py", description="Animate run logs.")
     parser.add_argument("logs", nargs="*", type=Path, metavar="LOG.json", help="with gates (default: run*.json here)")
     parser.add_argument("--out", type=Path, metavar="PATH", help=f"the animation (default: {NAME}, or below viz/)")
-    add_style_flag(parser)
     return run_cli(parser, animate_command, argv)

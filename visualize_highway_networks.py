@@ -2,12 +2,10 @@
 
     python visualize_highway_networks.py               every run*.json here
     python visualize_highway_networks.py LOG.json ...  these
-    python visualize_highway_networks.py LOG.json --watch   this one again whenever it has grown, until it is finished
 
 In a program: `plot(read_log("run.json"), "T_gate_bars").savefig("gates.pdf")`.
 
-Pictures of run.json and run_sweep.json go to viz/, those of any other log to a folder of its own there. A job
-that still runs, or was killed, has LOG.DATASET.jsonl instead of a log: its pictures say how many epochs are trained.
+Pictures of run.json and run_sweep.json go to viz/, those of any other log to a folder of its own there.
 """
 
 if __name__ == "__main__":
@@ -19,12 +17,10 @@ import argparse
 import dataclasses
 import os
 import re
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import zip_longest
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +33,6 @@ from matplotlib.ticker import MaxNLocator
 
 from conv_recipes import ConvConfig
 from highway_lab.cli import FORMATS, OneLineParser, add_picture_flags, picture_flags, quote, run_cli
-from highway_lab.commands import found_lines_beside, read_unfinished
 from highway_lab.console import count_of, name_tested
 from highway_lab.datasets import DATASETS
 from highway_lab.figures import (
@@ -48,16 +43,16 @@ from highway_lab.figures import (
     label_ends,
     new_figure,
     number_layers,
+    own_style,
     picture_folder,
     save_all,
     set_title,
-    styled,
 )
 from highway_lab.files import in_order, read_bytes
 from highway_lab.logs import RunLog, RunRecord, grouped, kinds_of, read, varied_in
 from highway_networks import Config, InputError, as_path
 
-__all__ = ["draw", "main", "plot", "read_log", "watch"]
+__all__ = ["draw", "main", "plot", "read_log"]
 
 MOST_PANELS = 8
 LONG_LABEL = 24  # letters; two panels of one set of labels have longer ones beside the last panel only
@@ -77,8 +72,8 @@ def curves(runs: list[RunRecord], field: str) -> np.ndarray:
 
 
 def finals(runs: list[RunRecord], field: str, depths: list[int]) -> np.ndarray:
-    """Return the last value of a field, (seeds, depths), NaN where a run diverged, is missing or unfinished."""
-    there = {(run.config.seed, run.config.depth): run for run in runs if run.ended and not run.diverged}
+    """Return the last value of a field, (seeds, depths), NaN where a run diverged or is missing."""
+    there = {(run.config.seed, run.config.depth): run for run in runs if not run.diverged}
     last = {place: getattr(run.history, field)[-1] for place, run in there.items()}
     seeds = sorted({run.config.seed for run in runs})
     return drawable(np.array([[last.get((seed, depth)) for depth in depths] for seed in seeds], float), field)
@@ -96,10 +91,8 @@ def scored_on(log: RunLog) -> tuple[str, str]:
 
 
 def runs_with_gates(log: RunLog) -> list[RunRecord]:
-    """Return the runs with gates that are finite to the end; in an unfinished log, those with the most epochs."""
-    runs = [run for run in log.runs if run.gate_means and not run.diverged]
-    furthest = max((len(run.gate_means) for run in runs), default=0)
-    return [run for run in runs if log.finished or len(run.gate_means) == furthest]
+    """Return the runs with gates that are finite to the end."""
+    return [run for run in log.runs if run.gate_means and not run.diverged]
 
 
 def kinds_with_gates(log: RunLog) -> dict[str, RunLog]:
@@ -142,20 +135,10 @@ def reached(runs: list[RunRecord], field: str, digits: int = 0) -> str:
             words.append(f"{name_line(kind, of_kind)} {number}")
             means[kind] = mean, f"{number} ({kind})"
         else:
-            unfinished = any(run.history.epoch[-1] < run.config.epochs for run in of_kind if not run.diverged)
-            words.append(f"{kind} {'unfinished' if unfinished else 'none' if last else 'diverged'}")
+            words.append(f"{kind} {'none' if last else 'diverged'}")
     if means and any(varied_in(of_block) for of_block in grouped(runs, attrgetter("config.block")).values()):
         words = [" to ".join(words for _, words in (min(means.values()), max(means.values())))]
     return ", ".join(words)
-
-
-def how_far(log: RunLog) -> str:
-    """Return "finished" or, for example, "unfinished: epoch 7 of 12", from the unfinished runs if there are any."""
-    if log.finished:
-        return "finished"
-    epochs = {run.history.epoch[-1] for run in log.runs if not run.ended} or {log.runs[-1].history.epoch[-1]}
-    reached = " to ".join(map(str, sorted({min(epochs), max(epochs)})))
-    return f"unfinished: epoch {reached} of {log.runs[0].config.epochs}"
 
 
 def name_line(kind: str, runs: list[RunRecord]) -> str:
@@ -191,8 +174,6 @@ def mark_guessing(axes: Axes, log: RunLog, field: str) -> None:
     Another score or loss, which a user has added, is left as it is: what guessing would give is not known.
     """
     classes = DATASETS.get(log.dataset.name) or len(log.dataset.classes)
-    if not classes:  # of a folder of images, while its job is unfinished
-        return
     if field.endswith("score") and log.runs[0].metric == "accuracy":
         draw_level(axes, 1 / classes, "chance")
         axes.set_ylim(0, 1)
@@ -336,7 +317,7 @@ def read_log(path: str | os.PathLike) -> RunLog:
         draw = f"{name} plot {quote(path)}" if package == "experiments" else "plot"
         raise InputError(f"{path}: expected a log of a run, found one of {name}; try: python -m {package} {draw}")
     config = ConvConfig if b'"net": ' in content else Config  # dense nets have no name
-    log = read_unfinished(path, config) if path.suffix == ".jsonl" else read(path, RunLog[config], remedy)
+    log = read(path, RunLog[config], remedy)
     if len({run.config.epochs for run in log.runs}) > 1 and len(depths_of(log)) == 1:
         raise InputError(f"{path}: expected runs of equally many epochs, found others; {remedy}")
     return log
@@ -357,21 +338,19 @@ def draw(
 ) -> list[Path]:
     """Draw a log, as a sweep if it has several depths, into a folder (by default its own); return the pictures.
 
-    log: what was read there, if it was; flags: `format` and `style`, as the command has them
+    log: what was read there, if it was; flags: `format`, as the command has it
     """
     pictures = {f"{name}.png": of for name, of in figures_of(log or read_log(path)).items()}
     return save_all(pictures, own_folder(as_path(path)), path, out=out, **flags)
 
 
-def plot(log: RunLog, name: str | None = None, style: str | os.PathLike | None = None) -> Figure:
-    """Return a figure of a log, by default the first, as matplotlib's; it has the name of the picture of a command.
-
-    style: a matplotlibrc whose lines change the look
-    """
+def plot(log: RunLog, name: str | None = None) -> Figure:
+    """Return a figure of a log, by default the first, as matplotlib's; it has the name of the picture of a command."""
     figures = figures_of(log)
     if name not in (None, *figures):
         raise InputError(f"name: expected one of {', '.join(figures)}, found {name}; choose one of them")
-    return styled(figures[name or next(iter(figures))], style)
+    with own_style():
+        return figures[name or next(iter(figures))]()
 
 
 def figures_of(log: RunLog) -> dict[str, Callable[[], Figure]]:
@@ -385,8 +364,6 @@ def figures_of(log: RunLog) -> dict[str, Callable[[], Figure]]:
         picture = np.ravel(figure(shown))[0].figure
         if kind:
             set_title(picture, f"{picture.get_suptitle()}, {kind}")
-        if not log.finished:
-            picture.supxlabel(how_far(log), x=0.01, horizontalalignment="left", fontsize="medium")
         return picture
 
     kinds, pictures = kinds_with_gates(log), {}
@@ -401,55 +378,11 @@ def figures_of(log: RunLog) -> dict[str, Callable[[], Figure]]:
     return pictures
 
 
-def watch(
-    path: str | os.PathLike,
-    out: str | os.PathLike | None = None,
-    wait: Callable[[float], object] = time.sleep,
-    **flags: Any,
-) -> None:
-    """Draw a log, or the epochs that its job has trained so far, whenever they change, until the log is finished.
-
-    A log that is not there yet is waited for. Raises InputError if it cannot come to be there, or if one that cannot
-    be drawn stays so.
-    """
-    path = as_path(path)
-    place = path.parent.absolute()  # it can be removed, even if it is the working directory
-    drawn, failed = None, None
-    if place.is_dir() and not path.exists() and not found_lines_beside(path):
-        print(f"waiting for {path}", flush=True)
-    while True:
-        if path.is_dir() or not place.is_dir():
-            raise InputError(f"--watch: expected a log, or a folder for one, found neither at {path}; name another")
-        there = None
-        with suppress(OSError):  # one is replaced meanwhile
-            found = [(of, of.stat()) for of in (path, *found_lines_beside(path)) if of.exists()]
-            versions = [(of, stat.st_mtime_ns, stat.st_size) for of, stat in found]
-            there = max(versions, key=itemgetter(1), default=None)  # an earlier job may have left another
-        if there and there != drawn:
-            try:
-                log = read_log(there[0])
-                pictures = draw(there[0], out, log, **flags)
-            except (InputError, OSError):  # the finished log may have replaced it while it was read
-                if there == failed:
-                    raise
-                failed = there
-            else:
-                drawn = there
-                print(f"drew {len(pictures)} pictures in {pictures[0].parent}, {how_far(log)}", flush=True)
-                if log.finished:
-                    return
-        wait(1)
-
-
 def draw_command(arguments: argparse.Namespace) -> None:
     """Draw the logs in `arguments`, or else those in this folder; raises InputError."""
     logs, out = arguments.logs, arguments.out
-    of_one = arguments.watch or (out and (not logs or out.suffix[1:] in FORMATS))
-    if of_one and len(logs) != 1:
-        flag = "watch" if arguments.watch else "out"
-        raise InputError(f"--{flag}: expected one LOG.json, found {len(logs)}; name the log to draw")
-    if arguments.watch:
-        return watch(logs[0], **picture_flags(arguments))
+    if out and len(logs) != 1 and (not logs or out.suffix[1:] in FORMATS):
+        raise InputError(f"--out: expected one LOG.json, found {len(logs)}; name the log to draw")
     for path in logs or found_logs():
         log = read_log(path)
         for picture in draw(path, log=log, **picture_flags(arguments)):
@@ -462,5 +395,4 @@ def main(argv: list[str] | None = None) -> int:
     parser = OneLineParser(prog="python visualize_highway_networks.py", description="Draw run logs.")
     parser.add_argument("logs", nargs="*", type=Path, metavar="LOG.json", help="default: every run*.json here")
     add_picture_flags(parser)
-    parser.add_argument("--watch", action="store_true", help="draw it whenever it has grown, until it is finished")
     return run_cli(parser, draw_command, argv)

@@ -55,7 +55,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.fields import NotNegative, Score
-from highway_lab.figures import COLORS, draw_level, label_ends, new_figure, scaled
+from highway_lab.figures import COLORS, draw_level, label_ends, new_figure
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.logs import grouped
 from highway_lab.training import Training
@@ -325,7 +325,7 @@ def figure(results: Results) -> Figure:
             ends = [[loss for loss in run.history["train_loss"] if loss is not None] for run in runs if run.diverged]
             axes.plot([len(of) - 1 for of in ends], [of[-1] for of in ends], "X", markeredgecolor="white", **style)
             if ends:
-                axes.set_title(f"{len(ends)} of {len(runs)} diverged", loc="right", y=0.88, fontsize=scaled(9), **style)
+                axes.set_title(f"{len(ends)} of {len(runs)} diverged", loc="right", y=0.88, fontsize=9, **style)
         if layers in SHALLOW:
             draw_level(axes, TARGET, "_")
         axes.set(title=f"{layers} layers", ylim=(None, 20))

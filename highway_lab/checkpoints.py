@@ -5,7 +5,6 @@
 
 import json
 import os
-import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +13,6 @@ import numpy as np
 from highway_lab import Interrupted, logs
 from highway_lab.fields import Count
 from highway_lab.files import atomic_write, check_regular, make_place
-from highway_lab.logs import RunRecord
 from highway_lab.nets import unpacked
 from highway_networks import History, InputError, as_path, fill, reason_of
 
@@ -58,37 +56,37 @@ def save(path: str | os.PathLike, training: Any) -> None:
     try:
         make_place(path)
         with atomic_write(path) as file:
-            np.savez(
-                file, **{"state": np.array(json.dumps(asdict(state))), **arrays}
-            )  # first, as `_check_ours` expects
+            np.savez(file, **arrays, state=np.array(json.dumps(asdict(state))))
     except InputError as error:
         raise Interrupted(str(error)) from error
 
 
-def restore(path: str | os.PathLike, training: Any, *, any_code: bool = False) -> bool:
+def restore(path: str | os.PathLike, training: Any, *, any_code: bool | None = None) -> bool:
     """Bring `training` to where the checkpoint was made; False if there is none, or if it belongs to another config.
 
-    False, too, after a line that says so, for a checkpoint that is not as it was written or, unless `any_code` will do,
-    of other code than today's: `training` stays as it was. Raises InputError for a file of something else.
+    One of other code than today's is gone on with if `any_code`, refused if that is False, and left alone if it is
+    None. Raises InputError for this, and for anything but a checkpoint as it was written; `training` is as it was.
     """
     path = as_path(path)
     if not path.exists():
         return False
-    _check_ours(path)
     own, numbers = _state(training)
+    remedy = "move it, or begin anew (--fresh)"
     try:
+        check_regular(path)
         arrays = unpacked(path)
         state = logs.loads(str(arrays.pop("state")).encode(), State)
-        if state.config != asdict(training.config):
+        other_code = state.code != code_of(training)
+        if state.config != asdict(training.config) or (other_code and any_code is None):
             return False
-        if not any_code and state.code != code_of(training):
-            print(f"{path}: found a checkpoint of other code; its run is trained anew", file=sys.stderr)
-            return False
+        if other_code and not any_code:
+            remedy = f"go on with it (--keep), {remedy}"
+            raise ValueError("one of other code")
         rng = _check_state(state, training, numbers)
         fill(own, arrays)
-    except Exception as error:  # whatever numpy, zip and json say of a damaged file
-        print(f"{path}: damaged, found: {reason_of(error)}; its run is trained anew", file=sys.stderr)
-        return False
+    except Exception as error:  # whatever numpy, zip and json say of a damaged or foreign file
+        found = f"expected a checkpoint by the training code as it is now, found: {reason_of(error)}"
+        raise InputError(f"{path}: {found}; {remedy}") from error
     vars(training.optimizer).update({name: state.optimizer[name] for name in numbers})
     training.rng.bit_generator.state = rng.bit_generator.state
     training.history, training.gate_means = state.history or History(), state.gate_means
@@ -96,25 +94,12 @@ def restore(path: str | os.PathLike, training: Any, *, any_code: bool = False) -
     return True
 
 
-def _check_ours(path: str | os.PathLike) -> None:
-    """Raise InputError for a file that does not begin as `save` begins one, however short it is cut."""
-    try:
-        check_regular(path)
-        with open(path, "rb") as file:
-            begun = file.read(30 + len("state.npy"))  # a zip archive's first member is named from byte 30 on
-        if begun[:4] not in b"PK\x03\x04" or begun[30:] not in b"state.npy":
-            raise OSError(None, "something else")
-    except OSError as error:
-        raise InputError(f"{path}: expected a checkpoint, found: {error.strerror}; move it") from error
-
-
 def _check_state(state: State, training: Any, numbers: dict[str, Any]) -> np.random.Generator:
     """Raise an error unless the state could be that of `training`; return its generator."""
     if wrong := [name for name in numbers if type(state.optimizer.get(name)) not in (int, float)]:
         raise ValueError(f"optimizer: expected numbers as {', '.join(wrong)}, found {state.optimizer}")
     if state.history:
-        metric, gate_means = training.loss.metric, state.gate_means or None
-        RunRecord(None, training.config, 1, metric, state.diverged, state.history, gate_means)  # raises for others
+        logs.check_rows(training.config, state.diverged, state.history, state.gate_means)
     rng = np.random.default_rng()
     rng.bit_generator.state = state.rng
     return rng

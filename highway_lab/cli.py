@@ -70,9 +70,6 @@ def run_cli(
     argv = sys.argv[1:] if argv is None else argv
     with unfailing_output() as outputs, ended_as_by_ctrl_c():
         try:
-            if empty := [word for word in argv if not word or (word.startswith("--") and word.endswith("="))]:
-                found = f"expected none that is empty, found {empty[0]!r}"  # of a path it would mean this folder
-                raise InputError(f"arguments: {found}; give it a value, or leave it out")
             words = [HOME.sub(lambda found: f"{found[1]}{as_path(found[2])}", word) for word in argv]
             first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
             first.add_argument("--import", action="append", dest="files", default=[], nargs="?")
@@ -223,22 +220,14 @@ FORMATS = ("png", "pdf", "svg")  # of pictures
 
 
 def add_picture_flags(parser: argparse.ArgumentParser) -> None:
-    text = (
-        "folder of the pictures, or a file named like one of them (default: viz, or a folder below it for other logs)"
-    )
+    text = "folder of the pictures, or a file named like one of them (default: viz, or a folder below it)"
     parser.add_argument("--out", type=Path, metavar="FOLDER|FILE", help=text)
     parser.add_argument("--format", choices=FORMATS, help="default: that of --out, if it is a file, else png")
-    add_style_flag(parser)
-
-
-def add_style_flag(parser: argparse.ArgumentParser) -> None:
-    text = "a matplotlibrc whose lines change the look, such as font.size: 20 or figure.dpi: 300"
-    parser.add_argument("--style", type=Path, metavar="FILE", help=text)
 
 
 def picture_flags(given: argparse.Namespace) -> dict[str, Any]:
     """Return what the flags of `add_picture_flags` say, as `save_all` takes it."""
-    return {name: getattr(given, name) for name in ("out", "format", "style")}
+    return {name: getattr(given, name) for name in ("out", "format")}
 
 
 # What all runs of a log share: its samples, axes and scores. The values of a schedule may have commas.

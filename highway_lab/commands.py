@@ -1,15 +1,13 @@
 """Commands that train nets: from flags to one typed job, from a job to its log.
 
 A job trains its runs one after the other or side by side. While it works, two files lie beside its log: a lock, and
-JSON lines, one for each epoch and one for each finished run. Runs that take long also have a checkpoint each. So a job
-that was cut short goes on when the same command is started again; afterwards only the log is left.
+JSON lines, one for each finished run. Runs that take long also have a checkpoint each. So a job that was cut short goes
+on when the same command is started again; afterwards only the log is left.
 """
 
 import argparse
 import dataclasses
 import functools
-import glob
-import math
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -32,9 +30,9 @@ from highway_lab.cli import (
     run_cli,
 )
 from highway_lab.console import name_files, name_run
-from highway_lab.datasets import DATASETS, choose_dataset, is_dataset_name, load_dataset, name_of
+from highway_lab.datasets import DATASETS, choose_dataset, load_dataset, name_of
 from highway_lab.files import check_output, check_writable, lock_log, remove
-from highway_lab.jobs import ResultFile, add_job_flags, check_number, run_missing
+from highway_lab.jobs import ResultFile, add_job_flags, run_missing
 from highway_lab.logs import DatasetInfo, RunLog, RunRecord, imported
 from highway_lab.nets import save_net
 from highway_lab.training import train_resumably
@@ -95,18 +93,8 @@ class Job:
 
 
 def lines_beside(out: Path, dataset: str) -> Path:
-    """Return the path of a job's epochs and runs; it names the data set because a run does not."""
+    """Return the path of a job's finished runs; it names the data set because a run does not."""
     return out.with_suffix(f".{dataset}.jsonl")
-
-
-def dataset_of(lines: Path) -> str:
-    return Path(lines.stem).suffix.removeprefix(".")
-
-
-def found_lines_beside(out: Path) -> list[Path]:
-    """Return the paths of epochs and runs that lie beside a log, of whatever data set."""
-    found = out.parent.glob(f"{glob.escape(out.stem)}.*.jsonl")
-    return [path for path in found if is_dataset_name(dataset_of(path)) and path == lines_beside(out, dataset_of(path))]
 
 
 def run_job(job: Job, data: Dataset) -> None:
@@ -120,19 +108,18 @@ def run_job(job: Job, data: Dataset) -> None:
         lines: ResultFile[RunRecord] = ResultFile(lines_beside(job.out, job.dataset), schema)
         lines.check()
         if given.save_model:  # which is made with its run alone
-            lines.keep(lambda run: not run.whole or run.config != job.configs[0])
+            lines.keep(lambda run: run.config != job.configs[0])
         if given.fresh:
             remove(*job.checkpoint_paths())
         # Long runs tell their epochs also side by side, but not from another machine.
         side_by_side = bool(given.scheduler) or (given.jobs > 1 and not job.checkpoints)
 
-        def report(done: list[RunRecord]) -> str | None:
-            run = done[-1]
+        def report(run: RunRecord) -> str | None:
             remove(job.checkpoint(run.config))
             return f"{job.name(run.config)}  {console.describe_scores(run)}" if side_by_side else None
 
         runs = run_missing(
-            functools.partial(_train_one, job, lines, logs.digest_of_samples(data), side_by_side),
+            functools.partial(_train_one, job, side_by_side),
             sorted(job.configs, key=lambda config: -config.depth),
             data,
             lines,
@@ -143,7 +130,6 @@ def run_job(job: Job, data: Dataset) -> None:
             fresh=given.fresh,
             report=report,
             bar=side_by_side,
-            checkpoints=job.checkpoints,
         )
         first, by_config = job.configs[0], {run.config: run for run in runs}
         info = DatasetInfo(job.dataset, first.n_train, first.n_test, data.test_set, list(data.classes))
@@ -157,7 +143,6 @@ def run_job(job: Job, data: Dataset) -> None:
         except InputError as error:
             raise InputError(f"{error}; all runs are safe in {lines.path}; to continue: {given.to_continue}") from error
         lines.keep(lambda run: run.config not in by_config)  # another job's
-        os.utime(job.out)  # no older than these lines: --watch draws the newest file, and of equals the log
         remove(*job.checkpoint_paths())
     print(f"\n{console.summary(runs, info)}")
     if job.of_folder:
@@ -167,11 +152,9 @@ def run_job(job: Job, data: Dataset) -> None:
     print(f"saved {job.out}{other_code}")
 
 
-def _train_one(
-    job: Job, lines: ResultFile, samples: str, side_by_side: bool, config: TrainingConfig, data: Dataset
-) -> RunRecord:
+def _train_one(job: Job, side_by_side: bool, config: TrainingConfig, data: Dataset) -> RunRecord:
     with console.unfailing_output():  # a worker process has none yet
-        watchers: list[Callable[[RunRecord], None]] = [] if job.given.scheduler else [EpochLines(lines, samples)]
+        watchers: list[Callable[[Run], None]] = []
         if job.given.tensorboard:
             from highway_lab.tensorboard import EventFile
 
@@ -180,9 +163,8 @@ def _train_one(
             watchers.append(console.EpochReporter(job.name(config), config.epochs, alone=job.given.jobs == 1))
 
         def report(run: Run) -> None:
-            record: RunRecord = RunRecord.of(run)
             for watcher in watchers:
-                watcher(record)
+                watcher(run)
 
         kept = job.checkpoint(config) if job.checkpoints and not job.given.scheduler else None
         run = train_resumably(config, data, report=report, keep=kept, any_code=job.given.any_code)
@@ -191,34 +173,6 @@ def _train_one(
             load = f"net = {type(run.net).__name__}.load({os.fspath(path)!r})"
             print(f"saved {path}; in Python: {load}; net.predict(net.preprocess(images))")
     return RunRecord.of(run)
-
-
-# ---------------------------------------------------------------------------- epochs that have been trained
-
-
-class EpochLines:
-    """Adds the epochs of a run, as they end, to a file of results: each line is a run of the new epochs only."""
-
-    def __init__(self, lines: ResultFile, samples: str):
-        self.lines, self.samples, self.rows = lines, samples, 0
-
-    def __call__(self, run: RunRecord) -> None:
-        """Add the new epochs of `run`; raises Interrupted if the disk is full."""
-        here = dataclasses.replace(logs.environment(programs=logs.mathematics(run)), samples=self.samples)
-        new = dataclasses.replace(run.rows(self.rows), environment=here)
-        self.lines.append(new, durable=False)
-        self.rows = len(run.history.epoch)
-
-
-def read_unfinished(path: str | os.PathLike, config: type) -> RunLog:
-    """Read the epochs that a job has trained so far, or until it was killed; raises InputError."""
-    dataset, schema = dataset_of(Path(path)), RunRecord[config]  # type: ignore[valid-type]
-    runs = logs.joined(ResultFile(path, schema).read())
-    if not is_dataset_name(dataset) or not runs:
-        found = f"{len(runs)} runs on {dataset or 'no data set'}"
-        raise InputError(f"{path}: expected runs in a file named LOG.DATASET.jsonl, found {found}; name another")
-    info = DatasetInfo(dataset, runs[0].config.n_train, runs[0].config.n_test)
-    return RunLog.new("", info, runs=runs, finished=False)
 
 
 # ------------------------------------------------------------------------------------------ the command
@@ -316,9 +270,7 @@ class TrainingCommand:
 
     def plan(self, given: argparse.Namespace, data: Dataset) -> list[TrainingConfig]:
         """Return a config for every combination of values that are asked for, blocks varying fastest."""
-        lists, fields = self._lists(given), dict(given.quick)
-        check_number(math.prod(map(len, lists.values())))
-        wanted = combinations(lists)
+        fields, wanted = dict(given.quick), combinations(self._lists(given))
         if data.classes:
             fields |= self.of_folder(fitted(self.configure(**fields | wanted[0]), data))
         configs: list[Any] = [fitted(self.configure(**fields | of), data) for of in wanted]

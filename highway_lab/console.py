@@ -17,7 +17,7 @@ import numpy as np
 from highway_lab.datasets import DATASETS
 from highway_lab.intervals import interval
 from highway_lab.logs import DatasetInfo, RunRecord, kinds_of, values_of, varied_in
-from highway_networks import TEST_IMAGES
+from highway_networks import TEST_IMAGES, Run
 
 
 class Unfailing:
@@ -97,7 +97,7 @@ def count_of(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def describe_scores(run: RunRecord) -> str:
+def describe_scores(run: Run | RunRecord) -> str:
     """Return the last row of a run's history in words, the test score first: a narrow terminal cuts off the end."""
     history = run.history
     if history.train_loss[-1] is None:
@@ -117,7 +117,7 @@ class EpochReporter:
         hidden = not (alone and sys.stderr.isatty())
         self.bar = tqdm(total=self.epochs, bar_format="{desc} {n_fmt}/{total_fmt} |{bar}| {remaining}", disable=hidden)
 
-    def __call__(self, run: RunRecord) -> None:
+    def __call__(self, run: Run) -> None:
         epoch, scores = run.history.epoch[-1], describe_scores(run)
         if self.bar.disable:
             print(f"{self.name}  epoch {epoch:>{len(str(self.epochs))}}/{self.epochs}  {scores}", flush=True)
@@ -125,7 +125,7 @@ class EpochReporter:
         self.bar.set_description_str(f"{self.name}  {scores.replace('  ', ' ')}", refresh=False)
         self.bar.update(epoch - self.bar.n)
         self.bar.refresh()
-        if run.ended:
+        if run.diverged or epoch == self.epochs:
             self.bar.close()
 
 

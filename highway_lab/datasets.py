@@ -4,7 +4,6 @@ import hashlib
 import io
 import math
 import os
-import pickle
 import re
 import sys
 import tarfile
@@ -27,13 +26,11 @@ from highway_lab.files import (
     decompress,
     fetch,
     in_order,
-    located,
     make_place,
     printable,
     read_bytes,
     verified,
 )
-from highway_lab.nets import unpacked
 from highway_networks import (
     DARK,
     TEST_IMAGES,
@@ -50,13 +47,11 @@ CLASSES = 10
 DIGITS = "sklearn/datasets/data/digits.csv.gz"  # where scikit-learn is installed: its import takes over a second
 
 IDX_FILES = "train-images-idx3-ubyte and the three that belong to it (as they are, .gz or .xz)"
-KERAS_FILE = "mnist.npz"
-KERAS_ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 IDX_SOURCES = {
     "mnist": Source(
         ("hinton-mnist", "", "MNIST/raw", "raw"),  # the last two are torchvision's
-        f"{IDX_FILES} here, in hinton-mnist/ or in MNIST/raw/, or Keras's {KERAS_FILE} here",
+        f"{IDX_FILES} here, in hinton-mnist/ or in MNIST/raw/",
         ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
         "payload",
         "sha256",
@@ -87,8 +82,7 @@ IDX_SOURCES = {
 
 # ------------------------------------------------------------------------------------- files of CIFAR
 # The binary version (https://www.cs.toronto.edu/~kriz/cifar.html). A file is records of one length: a byte for each
-# label, then 1,024 red, 1,024 green and 1,024 blue bytes, row by row. It may be compressed. The Python version
-# has pickles of the same: only those that are byte for byte the published ones are unpickled.
+# label, then 1,024 red, 1,024 green and 1,024 blue bytes, row by row. It may be compressed.
 
 IMAGE = (3, 32, 32)
 
@@ -111,26 +105,18 @@ class Cifar(NamedTuple):
     classes: int
     train: Sequence[Batch]
     test: Sequence[Batch]  # the first is in the archive; the others may stand in for it
-    pickles: Source  # the Python version; its last file is for testing
 
 
-def _archive(name: str, md5: str, forms: str) -> Source:
-    return Source(("",), f"{name} here, or {forms}", ("https://www.cs.toronto.edu/~kriz/",), "file", "md5", {name: md5})
-
-
-def _pickles(folder: str, files: Mapping[str, str]) -> Source:
-    return Source((folder, ""), "", (), "payload", "md5", files)
+def _archive(name: str, md5: str, folder: str) -> Source:
+    forms = f"{name} here, or its batches here or in {folder}/"
+    return Source(("",), forms, ("https://www.cs.toronto.edu/~kriz/",), "file", "md5", {name: md5})
 
 
 # Neither the whole test batch nor CIFAR-100 has a published checksum but the archive's.
 TEST_START = ("8314c96d7cd65618193bab23acdd5d4c4af15bf6dd00a1781d55beedf3be1ef5", 1_000)
 CIFARS = {
     "cifar-10": Cifar(
-        archive=_archive(
-            "cifar-10-binary.tar.gz",
-            "c32a1d4ab5d03f1284b67883e8d87530",
-            "the batches here, in cifar-10-batches-bin/ or in cifar-10-batches-py/",
-        ),
+        archive=_archive("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin"),
         folder="cifar-10-batches-bin",
         labels=1,
         classes=10,
@@ -142,33 +128,14 @@ CIFARS = {
             Batch("data_batch_5.bin", 10_000, "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"),
         ],
         test=[Batch("test_batch.bin", 10_000, *TEST_START), Batch("test_batch_first_1000.bin", 1_000, *TEST_START)],
-        pickles=_pickles(
-            "cifar-10-batches-py",
-            {
-                "data_batch_1": "c99cafc152244af753f735de768cd75f",
-                "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-                "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-                "data_batch_4": "634d18415352ddfa80567beed471001a",
-                "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-                "test_batch": "40351d587109b95175f43aff81a1287e",
-            },
-        ),
     ),
     "cifar-100": Cifar(
-        archive=_archive(
-            "cifar-100-binary.tar.gz",
-            "03b5dce01913d631647c71ecec9e9cb8",
-            "train and test here, in cifar-100-binary/ or in cifar-100-python/",
-        ),
+        archive=_archive("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary"),
         folder="cifar-100-binary",
         labels=2,  # coarse, fine
         classes=100,
         train=[Batch("train.bin", 50_000)],
         test=[Batch("test.bin", 10_000)],
-        pickles=_pickles(
-            "cifar-100-python",
-            {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
-        ),
     ),
 }
 
@@ -188,9 +155,9 @@ def load_dataset(name: str, data_dir: str | os.PathLike | None = None, size: int
 
     `name`: "mnist", "fashion-mnist", "cifar-10", "cifar-100", "digits" (scikit-learn's bundled 8x8 set, scaled to
     0..255), "auto" (see `choose_dataset`) or a folder of images (see `load_folder`, also for `size`). `data_dir`: else
-    $HIGHWAY_DATA_DIR, else ~/.cache; the folder with the files itself, torchvision's root, a clone of Fashion-MNIST's
-    repository, Keras's mnist.npz and its folder will do. Images are uint8 (n, channels, rows, columns), one channel or
-    three. Raises InputError for an unknown name or a file that fails any check, DownloadError if no mirror delivers.
+    $HIGHWAY_DATA_DIR, else ~/.cache; the folder with the files itself, torchvision's root and a clone of
+    Fashion-MNIST's repository will do. Images are uint8 (n, channels, rows, columns), one channel or three. Raises
+    InputError for an unknown name or a file that fails any check, DownloadError if no mirror delivers.
     """
     if name not in ("auto", *DATASETS):
         if not as_path(name).is_dir():
@@ -204,20 +171,18 @@ def load_dataset(name: str, data_dir: str | os.PathLike | None = None, size: int
         raise ArgumentError(f"`size`: expected only with a folder of images, found with {name}; leave it out")
     if name == "auto":
         name = choose_dataset(data_dir)
-    elif os.path.isdir(name):
-        print(f"{name}: the known data set, not the folder here, which is ./{name}", file=sys.stderr)
     if name == "digits":
         return _load_digits()
     if name in CIFARS:
         return _load_cifar(CIFARS[name], data_dir)
-    train_x, train_y, test_x, test_y = _read_idx_files(name, _fetch_idx_files(name, data_dir))
+    train_x, train_y, test_x, test_y = _read_idx_files(name, fetch(IDX_SOURCES[name], data_dir))
     return Dataset(train_x[:, None], train_y, test_x[:, None], test_y, CLASSES)  # one channel
 
 
 def choose_dataset(data_dir: str | os.PathLike | None = None) -> str:
     """Return what "auto" stands for: "mnist" if it is there or can be downloaded, else "digits" with a warning."""
     try:
-        _fetch_idx_files("mnist", data_dir)
+        fetch(IDX_SOURCES["mnist"], data_dir)
     except DownloadError as error:
         print(f"{'!' * 88}\n{error}", file=sys.stderr)
         print(f"NOT MNIST: using scikit-learn's 8x8 digits instead.\n{'!' * 88}", file=sys.stderr)
@@ -225,38 +190,15 @@ def choose_dataset(data_dir: str | os.PathLike | None = None) -> str:
     return "mnist"
 
 
-def _fetch_idx_files(name: str, data_dir: str | os.PathLike | None) -> dict[str, Path]:
-    """Return what `fetch` returns or, where only Keras's file is there, that one for each."""
-    source, root = IDX_SOURCES[name], data_directory(data_dir)
-    keras = root if root.name == KERAS_FILE else root / KERAS_FILE
-    if name == "mnist" and keras.is_file() and len(located(source, root)) < len(source.files):
-        return dict.fromkeys(source.files, keras)
-    return fetch(source, root)
-
-
 def _read_idx_files(dataset: str, files: Mapping[str, Path]) -> list[np.ndarray]:
     """Return the arrays of files; raises InputError for one that is damaged or of another data set."""
     arrays, source = [], IDX_SOURCES[dataset]
-    keras = _read_keras(next(iter(files.values())))
-    for index, (name, path) in enumerate(files.items()):
-        payload = verified(keras[index] if keras else read_bytes(path), path, name, source)
+    for name, path in files.items():
+        payload = verified(read_bytes(path), path, name, source)
         if dataset != "mnist" and hashlib.sha256(payload).hexdigest() in IDX_SOURCES["mnist"].files.values():
             raise InputError(f"{path}: expected {dataset}, found MNIST; check the data directory")
         arrays.append(read_idx(path, payload))
     return arrays
-
-
-def _read_keras(path: Path) -> list[bytes]:
-    """Return the arrays of Keras's file in the form of idx, of which checksums are published; none of another file."""
-    if path.name != KERAS_FILE:
-        return []
-    try:
-        stored = unpacked(path)
-        arrays = [stored[name] for name in KERAS_ARRAYS]
-    except Exception as error:  # whatever numpy and zip say of a foreign file
-        raise damaged(path, f"arrays {', '.join(KERAS_ARRAYS)}", reason_of(error)) from error
-    header = (b"\0\0\x08" + bytes([array.ndim]) + np.array(array.shape, ">u4").tobytes() for array in arrays)
-    return [start + array.tobytes() for start, array in zip(header, arrays, strict=True)]
 
 
 def _load_digits() -> Dataset:
@@ -269,7 +211,7 @@ def _load_digits() -> Dataset:
 
 
 def _load_cifar(cifar: Cifar, data_dir: str | os.PathLike | None) -> Dataset:
-    """Load CIFAR, the binary version or the Python version; else unpack the archive, downloaded if need be.
+    """Load CIFAR's batches; where some are missing, unpack the archive, downloaded if need be.
 
     The first test images serve if only those are there and no other file is missing.
     """
@@ -278,21 +220,9 @@ def _load_cifar(cifar: Cifar, data_dir: str | os.PathLike | None) -> Dataset:
     whole = (place for place in candidates if not _missing(place[0], *cifar.train, place[1]))
     folder, test = next(whole, candidates[0])
     if missing := _missing(folder, *cifar.train, test):
-        if len(pickles := located(cifar.pickles, root)) == len(cifar.pickles.files):
-            return _load_pickles(cifar, pickles)
         _unpack(cifar, missing, data_dir)
     test_set = TEST_IMAGES if test == cifar.test[0] else f"first {test.records:,} {TEST_IMAGES}"
     return Dataset(*_read(cifar, folder, *cifar.train), *_read(cifar, folder, test), cifar.classes, test_set)
-
-
-def _load_pickles(cifar: Cifar, files: Mapping[str, Path]) -> Dataset:
-    """Load the Python version of CIFAR; raises InputError, before it unpickles anything, for files not published."""
-    contents = [verified(read_bytes(path), path, name, cifar.pickles) for name, path in files.items()]
-    batches = [pickle.loads(content, encoding="bytes") for content in contents]
-    images = [batch[b"data"].reshape(-1, *IMAGE) for batch in batches]
-    key = b"labels" if cifar.labels == 1 else b"fine_labels"
-    classes = [np.array(batch[key], np.uint8) for batch in batches]
-    return Dataset(np.concatenate(images[:-1]), np.concatenate(classes[:-1]), images[-1], classes[-1], cifar.classes)
 
 
 def _missing(folder: Path, *batches: Batch) -> list[Batch]:
@@ -364,21 +294,17 @@ class Walk:
             print(printable(f"{self.folder}: {'; '.join(parts)}"), file=sys.stderr)
 
     def entries(self, folder: Path) -> tuple[list[Path], list[Path]]:
-        """Return the folders and the files in a folder, links followed; raises InputError."""
+        """Return the folders and the files in a folder, links followed."""
         folders, files = [], []
-        try:
-            for path in in_order(folder.iterdir()):
-                if path.name.startswith(".") or path.name.casefold() in OF_SYSTEMS:
-                    self.noted["hidden files and those of systems left out"].append(path)
-                elif path.is_dir():
-                    folders.append(path)
-                elif path.is_file():
-                    files.append(path)
-                else:
-                    self.noted["links that lead nowhere, and other non-files, left out"].append(path)
-        except OSError as error:
-            found = f"expected a folder of images, found: {error.strerror}"
-            raise InputError(f"{error.filename or folder}: {found}; check the path") from error
+        for path in in_order(folder.iterdir()):
+            if path.name.startswith(".") or path.name.casefold() in OF_SYSTEMS:
+                self.noted["hidden files and those of systems left out"].append(path)
+            elif path.is_dir():
+                folders.append(path)
+            elif path.is_file():
+                files.append(path)
+            else:
+                self.noted["links that lead nowhere, and other non-files, left out"].append(path)
         return folders, files
 
     def subfolders(self, folder: Path) -> list[Path]:
@@ -413,8 +339,6 @@ def load_folder(folder: str | os.PathLike, size: int | None = None) -> Dataset:
     Raises InputError for a file that is no image, for images of several shapes without a size, and for a folder of
     another form.
     """
-    if size is not None and size < 1:
-        raise ArgumentError(f"`size`: expected a number of pixels, 1 or more, found {size}; choose another")
     folder = as_path(folder)
     walk = Walk(folder)
     places = walk.subfolders(folder)
@@ -518,40 +442,36 @@ def _read_images(walk: Walk, paths: Sequence[Path], size: int | None) -> np.ndar
     from PIL import Image
     from tqdm import tqdm
 
-    x = None if size is None else np.empty((len(paths), 3, size, size), np.uint8)
-    first, all_grey, largest, deep = "", True, np.empty(len(paths), int), {}
+    images: dict[int, np.ndarray] = {}
+    largest, all_grey = np.empty(len(paths), int), True
     for index, path in enumerate(tqdm(paths, "reading images", disable=not sys.stderr.isatty(), delay=1, leave=False)):
         try:
             image, grey = _read_image(walk, path)
         except Exception as error:  # whatever Pillow says of a foreign or truncated file
             found = f"expected an image, found: {reason_of(error):.100}"
             raise InputError(f"{path}: {found}; check, convert or remove it") from error
-        is_deep, largest[index] = image.ndim == 2, image.max()
+        largest[index], all_grey = image.max(), all_grey and grey
         if size is not None:
             image = np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR))
-        if x is None:
-            x, first = np.empty((len(paths), 3, *image.shape[:2]), np.uint8), f", as {path} has"
-        if image.shape[:2] != x.shape[2:]:
-            expected, found = (" x ".join(map(str, shape[:2])) for shape in (x.shape[2:], image.shape))
-            raise ArgumentError(
-                f"{path}: expected {expected} pixels{first}, found {found}; choose a `size`, such as 32"
-            )
-        if is_deep:
-            deep[index] = image.astype(np.uint16)
-        else:
-            x[index] = image.transpose(2, 0, 1)
-        all_grey = all_grey and grey
-    assert x is not None
-    for kind, rows in (("deep ", [*deep]), ("", [index for index in range(len(paths)) if index not in deep])):
+        images[index] = image if image.ndim == 3 else image.astype(np.uint16)[:, :, None]  # deep, of one channel
+        if image.shape[:2] != images[0].shape[:2]:
+            expected, found = (" x ".join(map(str, of.shape[:2])) for of in (images[0], image))
+            found = f"expected {expected} pixels, as {paths[0]} has, found {found}"
+            raise ArgumentError(f"{path}: {found}; choose a `size`, such as 32")
+    x = np.empty((len(images), 1 if all_grey else 3, *images[0].shape[:2]), np.uint8)
+    for kind, dtype in (("deep ", np.uint16), ("", np.uint8)):
+        rows = [index for index, image in images.items() if image.dtype == dtype]
         bits = next(bits for bits in DEPTHS if largest[rows].max(initial=0) < 2**bits)
         most = 2**bits - 1
         for index in rows:
+            image = images.pop(index)  # all of them twice may not fit into the memory
             if kind or bits != 8:
-                x[index] = (deep.get(index, x[index]) * np.uint32(255) + most // 2) // most  # rounded
+                image = (image * np.uint32(255) + most // 2) // most  # rounded
                 walk.noted[f"{kind}pixels scaled from 0..{most:,} to 0..255"].append(paths[index])
             elif 0 < largest[index] < DARK:
                 walk.noted[f"pixels of 0..{DARK - 1} left dark beside brighter ones"].append(paths[index])
-    return x[:, :1].copy() if all_grey else x
+            x[index] = image.transpose(2, 0, 1)[: x.shape[1]]
+    return x
 
 
 def _read_image(walk: Walk, path: Path) -> tuple[np.ndarray, bool]:

@@ -8,7 +8,6 @@ import functools
 import hashlib
 import html
 import io
-import logging
 import os
 import platform
 import re
@@ -25,12 +24,10 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.cbook import is_math_text
 from matplotlib.colors import CenteredNorm, to_rgb
 from matplotlib.figure import Figure, FigureBase
-from matplotlib.font_manager import findfont, fontManager, get_font
 from matplotlib.lines import Line2D
-from matplotlib.text import Annotation, Text
+from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator
 
 from highway_lab.cli import FORMATS
@@ -38,9 +35,7 @@ from highway_lab.files import atomic_write, make_place, printable, read_bytes
 from highway_networks import InputError, as_path
 
 WIDTH = 8.3  # inches: the width of a README's column at 100 pixels an inch
-FONT_SIZE = 11
 INK, FAINT_INK = "#333333", "#767676"
-
 
 BLOCK_COLORS = {  # of Okabe & Ito
     "highway": "#0072B2",
@@ -63,9 +58,10 @@ STYLE: dict[str, Any] = {
     "axes.spines.top": False,
     "axes.titlecolor": INK,
     "axes.titlelocation": "left",
+    "axes.titlesize": 12,
     "figure.dpi": 200,  # for dense screens
-    "figure.figsize": (WIDTH, WIDTH),
-    "font.size": FONT_SIZE,
+    "figure.titlesize": 13,
+    "font.size": 11,
     "image.cmap": SEQUENTIAL,
     "lines.linewidth": 2.5,
     "lines.solid_capstyle": "round",
@@ -78,126 +74,28 @@ STYLE: dict[str, Any] = {
 }
 
 
-TITLES = {"axes.titlesize": 12, "figure.titlesize": 13}  # beside FONT_SIZE
-
-
 @contextmanager
-def own_style(style: str | os.PathLike | None = None, **usual: Any) -> Iterator[None]:
-    """Draw in STYLE for a while, with `usual` in it and with what the file `style` sets, a matplotlibrc.
-
-    Other settings of a user's, and that matplotlibrc which is read without being named, would change a picture's bytes.
-    Raises InputError for a file that matplotlib does not understand.
-    """
-    given = read_style(style) if style else {}
+def own_style(**usual: Any) -> Iterator[None]:
+    """Draw in STYLE for a while, with `usual` in it: a user's settings would change a picture's bytes."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(STYLE | usual | given)
-        matplotlib.rcParams.update({name: scaled(size) for name, size in TITLES.items() if name not in given})
+        matplotlib.rcParams.update(STYLE | usual)
         COLORS.clear()  # what was drawn before must not change the colours of the next picture
         COLORS.update(BLOCK_COLORS)
         COLORS.default_factory = cycle(SPARE_COLORS).__next__
         yield
 
 
-def styled(draw: Callable[[], Any], style: str | os.PathLike | None, use: Callable = lambda picture: picture) -> Any:
-    """Return what `use` makes of what `draw` draws, both in our style or, after `fit`, in that of a file."""
-    with own_style(style):
-        picture = draw()
-        return use(fit(picture) if style and isinstance(picture, Figure) else picture)
-
-
-def read_style(path: str | os.PathLike) -> dict[str, Any]:
-    """Return what a matplotlibrc sets; raises InputError unless matplotlib understands all of it."""
-
-    def refuse(record: logging.LogRecord) -> bool:  # matplotlib warns of a line, and leaves it out
-        raise ValueError(record.getMessage())
-
-    path = as_path(path)
-    read_bytes(path)
-    logger = logging.getLogger("matplotlib")
-    logger.addFilter(refuse)
-    try:
-        found = matplotlib.rc_params_from_file(os.fspath(path), fail_on_error=True, use_default_template=False)
-    except (ValueError, TypeError) as error:
-        expected = "expected a matplotlibrc, with lines such as font.size: 20"
-        raise InputError(f"{path}: {expected}, found: {str(error).strip().splitlines()[0]}; mend it") from error
-    finally:
-        logger.removeFilter(refuse)
-    return {name: value for name, value in found.items() if name != "backend"}  # the one that a context leaves set
-
-
-def scaled(size: float) -> float:
-    """Return the size of a text that is `size` beside texts of FONT_SIZE, in points."""
-    return size * matplotlib.rcParams["font.size"] / FONT_SIZE
-
-
-class LegibleFigure(Figure):  # type: ignore[misc]
-    """A figure that draws its texts in whatever script: in another font where its own lacks the characters, or escaped.
-
-    A user's names of classes and folders may be in any script. `ends` are the labels of lines, by axes.
-    """
-
-    def __init__(self, **options: Any):
-        super().__init__(**options)
-        self.ends: dict[Axes, dict[Line2D, Annotation]] = {}
-
-    def draw(self, renderer: Any) -> None:
-        for text in self.findobj(Text):
-            make_legible(text)
-        super().draw(renderer)
-
-
-def make_legible(text: Text) -> None:
-    """Give a text a font that has all of its characters; escape those that its own lacks if there is no such font."""
-    words = text.get_text()
-    missing = {of for of in words if not of.isspace()} - characters_in(findfont(text.get_fontproperties()))
-    if not missing:
-        return
-    family = font_with(frozenset(missing))
-    if family and not (text.get_parse_math() and is_math_text(words)):  # mathematics has fonts of its own
-        text.set_fontfamily(
-            [*dict.fromkeys([*text.get_fontfamily(), family])]
-        )  # it may have it: figures are drawn twice
-    else:
-        text.set_text("".join(ascii(of)[1:-1] if of in missing else of for of in words))
-
-
-@functools.cache
-def font_with(characters: frozenset[str]) -> str | None:
-    """Return the family of an installed font that has these characters, if there is one."""
-    for of in sorted(fontManager.ttflist, key=lambda of: (of.weight != 400, of.style != "normal", of.name)):
-        boxes = of.name.startswith("Last Resort")  # which matplotlib draws where a glyph is missing
-        if not boxes and characters <= characters_in(of.fname):
-            return of.name
-    return None
-
-
-@functools.cache
-def characters_in(font_file: str) -> frozenset[str]:
-    font = get_font(font_file)
-    return frozenset(map(chr, font.get_charmap())) if font.scalable else frozenset()
-
-
 def new_figure(title: str, height: float, **subplots: Any) -> tuple[Figure, Axes]:
-    """Return a figure of README width and its axes (an array if `subplots` asks for several); height in inches.
-
-    A row of three panels and more becomes a column where a style's texts leave no room beside one another.
-    """
-    if subplots.get("ncols", 1) > 2 and "nrows" not in subplots and scaled(1) > 1.5:
-        subplots["nrows"] = subplots.pop("ncols")
-        height *= 0.6 * subplots["nrows"]
+    """Return a figure of README width and its axes (an array if `subplots` asks for several); height in inches."""
     figure = empty_figure(height)
     set_title(figure, title)
     return figure, figure.subplots(**subplots)
 
 
 def empty_figure(height: float) -> Figure:
-    """Return a figure of README width without axes; height in inches.
-
-    A style's `figure.figsize` has another width. Larger texts make it higher, as there must be room beside an axis.
-    """
-    width = matplotlib.rcParams["figure.figsize"][0]
-    figure = LegibleFigure(figsize=(width, height * max(width / WIDTH, scaled(1))), layout="constrained")
+    """Return a figure of README width without axes; height in inches."""
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
     return figure
 
@@ -224,55 +122,11 @@ def set_title(figure: FigureBase, title: str, *, math: bool = False) -> None:
     A title that is wider than the figure, as names of a user's images may make it, takes several lines.
     """
     text = figure.suptitle(title, x=0.01, horizontalalignment="left", parse_math=math)
-    make_legible(text)  # before it is measured
-    wrap(text, 0.99 * figure.bbox.width, text.get_window_extent().width)
-
-
-def wrap(text: Text, room: float, length: float) -> None:
-    """Break a text into lines where it is longer than there is room, both in pixels."""
-    if room < length:
-        words = text.get_text().replace(" %", "\u00a0%").replace(" ± ", "\u00a0±\u00a0")
-        lines, shown = words.split("\n"), 0.9 * room / length
-        width = max(1, int(shown * max(map(len, lines))))
-        text.set_text("\n".join(textwrap.fill(line, width, break_long_words=False) for line in lines))
-
-
-def fit(figure: Figure) -> Figure:
-    """Make room in a figure whose style may have larger texts than it was made for; return it.
-
-    Titles and labels of axes that meet, or leave the figure, are broken into lines, numbers that meet at an axis are
-    left out, and labels at line ends find their places anew.
-    """
-    figure.draw_without_rendering()  # only the layout knows where things are
-    room = {text: axes.bbox.size for axes in figure.axes for text in titles_and_labels(axes)}
-    ends = [label for labels in figure.ends.values() for label in labels.values()]
-    boxes = {text: text.get_window_extent() for text in (*room, *ends)}
-    for text in room:
-        box, upward = boxes[text], int(text.get_rotation() == 90)
-        (start, end), bounds = box.get_points()[:, upward], figure.bbox.get_points()[:, upward]
-        if start < bounds[0] or end > bounds[1] or box.count_overlaps(boxes.values()) > 1:
-            wrap(text, room[text][upward], end - start)
-    for axes in figure.axes:
-        last = -np.inf
-        for label in numbers_below(axes):
-            box = label.get_window_extent()
-            label.set_visible(box.x0 > last)
-            last = box.x1 + scaled(FONT_SIZE / 4) * figure.dpi / 72 if box.x0 > last else last
-    figure.draw_without_rendering()
-    for axes, labels in figure.ends.items():
-        place_labels(axes, labels)
-    return figure
-
-
-def titles_and_labels(axes: Axes) -> list[Text]:
-    texts = [axes.xaxis.label, axes.yaxis.label, *(of for of in axes.get_children() if isinstance(of, Text))]
-    return [of for of in texts if of.get_text() and of.get_visible() and of not in axes.texts]
-
-
-def numbers_below(axes: Axes) -> list[Text]:
-    """Return the labels of the ticks of an x-axis that are drawn."""
-    low, high = sorted(axes.get_xlim())
-    return [of for of in axes.get_xticklabels() if of.get_visible() and low <= of.get_position()[0] <= high]
+    room, width = 0.99 * figure.bbox.width, text.get_window_extent().width
+    if room < width:
+        lines = title.replace(" %", "\u00a0%").replace(" ± ", "\u00a0±\u00a0").split("\n")
+        letters = max(1, int(0.9 * room / width * max(map(len, lines))))
+        text.set_text("\n".join(textwrap.fill(line, letters, break_long_words=False) for line in lines))
 
 
 def draw_seeds(
@@ -318,9 +172,7 @@ def label_ends(*panels: Axes) -> dict[Axes, dict[Line2D, Annotation]]:
         }
         for axes in panels
     }
-    whole = panels[0].figure.figure  # of which it may be a part
-    whole.ends |= labels
-    whole.draw_without_rendering()  # only the layout knows how tall the axes are
+    panels[0].figure.figure.draw_without_rendering()  # only the layout knows how tall the axes are
     for axes in panels:
         place_labels(axes, labels[axes])
     return labels
@@ -391,7 +243,7 @@ def picture_folder(log: str | os.PathLike, committed: Path) -> Path:
 
 
 @contextmanager
-def drawing(what: object, *sources: str | os.PathLike, remedy: str = "make the log anew") -> Iterator[None]:
+def drawing(what: object, *sources: str | os.PathLike) -> Iterator[None]:
     """Turn whatever is raised while a picture or a table is made of logs into an InputError that names it and them.
 
     Each field of a log has been checked by then: the log contradicts itself in some other way.
@@ -403,7 +255,7 @@ def drawing(what: object, *sources: str | os.PathLike, remedy: str = "make the l
     except Exception as error:
         found = " ".join(f"{type(error).__name__}: {error}".split())[:150]
         logs = ", ".join(map(str, sources))
-        raise InputError(f"{logs}: expected a log to make {what} of, found: {found}; {remedy}") from error
+        raise InputError(f"{logs}: expected a log to make {what} of, found: {found}; make the log anew") from error
 
 
 def save_all(
@@ -412,7 +264,6 @@ def save_all(
     *sources: str | os.PathLike,
     out: str | os.PathLike | None = None,
     format: str | None = None,
-    style: str | os.PathLike | None = None,
 ) -> list[Path]:
     """Draw pictures, functions that return a figure, a page of HTML or a file's bytes; return where they are.
 
@@ -425,12 +276,10 @@ def save_all(
         pictures = {name: pictures[name] for name in chosen}
     paths = places([*pictures], folder, out, format)
     check_drawn(*paths)
-    with drawing("pictures", *sources):
-        origin, drawn = "\n".join(map(name_with_digest, sources)), {}
+    origin, drawn = "\n".join(map(name_with_digest, sources)), {}
     for path, draw in zip(paths, pictures.values(), strict=True):
-        remedy = {"remedy": "draw it without --style"} if style else {}  # it may ask for what is not installed
-        with drawing(path.name, *sources, **remedy):
-            drawn[path] = styled(draw, style, functools.partial(_content, origin=origin, suffix=path.suffix))
+        with drawing(path.name, *sources), own_style():
+            drawn[path] = _content(draw(), origin, path.suffix)
     for path, content in drawn.items():
         make_place(path)
         with atomic_write(path) as file:

@@ -85,9 +85,9 @@ def damaged(path: Path, expected: object, found: object) -> InputError:
 
 
 def data_directory(data_dir: str | os.PathLike | None = None) -> Path:
-    """Return `data_dir`, else $HIGHWAY_DATA_DIR, else ~/.cache; raises InputError for a file that is no archive."""
+    """Return `data_dir`, else $HIGHWAY_DATA_DIR, else ~/.cache; raises InputError for a file."""
     root = as_path(data_dir or os.environ.get("HIGHWAY_DATA_DIR") or "~/.cache")
-    if root.is_file() and root.suffix != ".npz":
+    if root.is_file():
         raise InputError(f"{root}: expected a data directory, found a file; name the folder that it lies in")
     return root
 
@@ -107,34 +107,23 @@ def verified(content: bytes, path: Path, name: str, source: Source) -> bytes:
 # ---------------------------------------------------------------------------------------- downloading
 
 
-def located(source: Source, root: Path) -> dict[str, Path]:
-    """Return the source's files in the first of its folders that has all, as published, unpacked or packed otherwise.
-
-    If none has, return those that are in the first.
-    """
-    found = []
-    for folder in source.folders:
-        paths = {name: root / folder / name for name in source.files}
-        for name, path in paths.items():
-            if not os.path.lexists(path):
-                paths[name] = find_file(path.parent, name.removesuffix(".gz"))
-        if all(path.is_file() for path in paths.values()):
-            return paths
-        found.append({name: path for name, path in paths.items() if os.path.lexists(path)})
-    return found[0]
-
-
 def fetch(source: Source, data_dir: str | os.PathLike | None = None) -> dict[str, Path]:
-    """Return where the source's files lie, unpacked or not, by their published names; download those that are missing.
+    """Return where the source's files lie, by their published names, unpacked or packed otherwise, too.
 
-    Raises InputError if the data directory cannot be written, DownloadError if no mirror delivers.
+    That is in the first folder that has all; if none has, those that the first lacks are downloaded. Raises InputError
+    if the data directory cannot be written, DownloadError if no mirror delivers.
     """
     root = data_directory(data_dir)
-    paths = located(source, root)
-    for name in source.files:
-        if name not in paths:
-            paths[name] = root / source.folders[0] / name
-            _download(paths[name], source, root)
+
+    def place(folder: Path, name: str) -> Path:
+        path, other = folder / name, find_file(folder, name.removesuffix(".gz"))
+        return other if os.path.lexists(other) and not os.path.lexists(path) else path
+
+    found = [{name: place(root / folder, name) for name in source.files} for folder in source.folders]
+    paths = next((of for of in found if all(path.is_file() for path in of.values())), found[0])
+    for path in paths.values():
+        if not os.path.lexists(path):
+            _download(path, source, root)
     return paths
 
 

@@ -36,6 +36,7 @@ LOSSES = (BrokenExecutor, CancelledError, OSError)  # of a worker or a scheduler
 ATTEMPTS = 3  # at tasks that were lost with a cluster's worker
 CONNECT_SECONDS = 10.0  # after which there is no scheduler
 ResultT = TypeVar("ResultT", bound=Result)
+MOST_PROCESSES = 64  # or the number of CPUs: each takes memory, and time to start
 
 
 def sealed(text: bytes) -> bytes:
@@ -109,15 +110,14 @@ class ResultFile(Generic[ResultT]):
         self.check()
         remove(self.path)
 
-    def append(self, result: ResultT, *, durable: bool = True) -> None:
-        """Add one line and, if it is to be `durable`, wait until the disk has it; raises Interrupted if it cannot."""
+    def append(self, result: ResultT) -> None:
+        """Add one line, and wait until the disk has it; raises Interrupted if it cannot."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "ab") as file:
                 file.write(sealed(json.dumps(asdict(result), allow_nan=False).encode()) + b"\n")
                 file.flush()
-                if durable:
-                    os.fsync(file.fileno())
+                os.fsync(file.fileno())
         except OSError as error:
             raise Interrupted(f"{self.path}: {error.strerror}") from error
 
@@ -133,15 +133,6 @@ class ResultFile(Generic[ResultT]):
         return content
 
 
-MOST_RUNS = 100_000  # of one command; all results are kept in memory
-
-
-def check_number(runs: int) -> None:
-    """Raise InputError if there are more runs than one command may ask for."""
-    if runs > MOST_RUNS:
-        raise InputError(f"runs: expected at most {MOST_RUNS:,}, found more; ask for fewer, in several commands")
-
-
 def run_tasks(
     function: Callable[[Any, Any], Any], tasks: Iterable[Any], data: Any, *, jobs: int, scheduler: str | None = None
 ) -> Generator[Any]:
@@ -152,8 +143,6 @@ def run_tasks(
     """
     if not tasks:
         return
-    if imported and (scheduler or jobs > 1):
-        function = functools.partial(_with_imports, [*map(os.path.abspath, imported)], function)
     try:
         if scheduler is None:
             yield from _on_this_machine(function, tasks, data, jobs)
@@ -171,9 +160,6 @@ def run_tasks(
         raise
 
 
-MOST_PROCESSES = 64  # or the number of CPUs: each process takes memory and time to start
-
-
 def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: int) -> Iterator:
     """Yield results of `jobs` local processes, which get the data once, as memory-mapped files.
 
@@ -185,7 +171,6 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
     from joblib.externals.loky.backend import resource_tracker
 
     warnings.filterwarnings("ignore", module="joblib.parallel")  # a job that is cut short says so itself
-    jobs = min(jobs, max(MOST_PROCESSES, os.cpu_count() or 1))
     begin: dict[str, Any] = {}
     with ExitStack() as stack:
         if jobs > 1:
@@ -218,14 +203,6 @@ def _begin_process(parent: Connection) -> None:
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which this process leaves if it is killed
-
-
-def _with_imports(files: Sequence[str], function: Callable[[Any, Any], Any], task: Any, data: Any) -> Any:
-    """Return function(task, data) after this process has imported a user's files: they may hold blocks and losses."""
-    for file in files:
-        if file not in imported:
-            import_file(file)
-    return function(task, data)
 
 
 def _on_cluster(function: Callable, tasks: Iterable[Any], data: Any, scheduler: str) -> Iterator:
@@ -294,53 +271,48 @@ def run_missing(
     any_code: bool = False,
     fresh: bool = False,
     scheduler: str | None = None,
-    report: Callable[[list[ResultT]], str | None] = lambda done: None,
+    report: Callable[[ResultT], str | None] = lambda result: None,
     bar: bool = True,
-    checkpoints: bool = False,
 ) -> list[ResultT]:
     """Run the tasks whose results are not in the file yet; return all results, in the order of the tasks.
 
     Each result gets the environment of the process that made it. Results of other training code than today's raise
-    InputError, unless `any_code` will do; so do unfinished ones, if they go on from `checkpoints`. `fresh`: forget all
-    that are there. After each run `report` gets all results so far, the newest last, and may return a text to print;
-    `bar`: whether a terminal shows a bar of runs. Raises Interrupted, whose message says how many runs are safe and how
-    `to_continue`.
+    InputError, unless `any_code` will do. `fresh`: forget all that are there. After each run `report` gets its result,
+    and may return a text to print; `bar`: whether a terminal shows a bar of runs. Raises Interrupted, whose message
+    says how many runs are safe and how `to_continue`.
     """
     from tqdm import tqdm
 
-    check_number(len(tasks))
     if fresh:
         if scheduler:
             check_scheduler(scheduler)  # before anything is forgotten
         results.clear()
     found, samples = results.read(), logs.digest_of_samples(data)
-    done = {results.task_of(result): result for result in found if result.whole}
-    kept = [result for result in found if result.whole or checkpoints]
-
-    foreign = {task for of in kept if not is_of_today(task := results.task_of(of), of.environment, samples)}
+    done = {results.task_of(result): result for result in found}
+    foreign = [task for task, of in done.items() if not is_of_today(task, of.environment, samples)]
     if not any_code:
         check_of_today(results.path, foreign)
     if damaged := results.texts().count(None):
         words = f"{count_of(damaged, 'line')} no longer as written, or of an older version"
         print(f"{results.path}: damaged, found: {words}; trained anew", file=sys.stderr)
-    results.keep(lambda result: result.whole)
-    wanted, missing = set(tasks), [task for task in tasks if task not in done]
+    results.keep(lambda result: True)
+    missing = [task for task in tasks if task not in done]
     hidden = not (bar and sys.stderr.isatty())
     progress = tqdm(total=len(tasks), initial=len(tasks) - len(missing), unit="run", disable=hidden)
-    jobs = min(jobs, max(len(missing), 1))
-    made = run_tasks(
-        functools.partial(_with_environment, function, samples), missing, data, jobs=jobs, scheduler=scheduler
-    )
+    jobs = min(jobs, max(len(missing), 1), max(MOST_PROCESSES, os.cpu_count() or 1))
+    files = [*map(os.path.abspath, imported)] if scheduler or jobs > 1 else []  # else this process has them
+    make = functools.partial(_make, function, samples, files)
+    made = run_tasks(make, missing, data, jobs=jobs, scheduler=scheduler)
     try:
         with progress, closing(made) as finished:  # closed at once: late workers would end those of a next call
             for result in finished:
                 results.append(result)
                 done[results.task_of(result)] = result
                 progress.update()
-                if text := report([result for task, result in done.items() if task in wanted]):
+                if text := report(result):
                     progress.write(text)
     except (Interrupted, KeyboardInterrupt) as error:
-        safe = len(wanted & done.keys() & {results.task_of(result) for result in results.read() if result.whole})
+        safe = len({*tasks} & done.keys() & {results.task_of(result) for result in results.read()})
         stopped = f"{str(error) or 'stopped by Ctrl-C'}; {safe} of {len(tasks)} runs are safe in {results.path}"
         raise Interrupted(f"{stopped}; to continue: {to_continue}") from error
     return [done[task] for task in tasks]
@@ -360,20 +332,21 @@ def check_of_today(path: Path, foreign: Collection[Any]) -> None:
         )
 
 
-def add_job_flags(parser: argparse.ArgumentParser, *, cluster: bool = True) -> None:
+def add_job_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of every command whose runs are kept one by one: --jobs, --scheduler, --keep and --fresh."""
     parser.add_argument("--jobs", type=count, default=1, metavar="N", help="runs side by side, in N processes")
-    parser.set_defaults(scheduler=None)
-    if cluster:
-        text = "train on a Dask cluster, tcp://host:port, whose workers have this package"
-        parser.add_argument("--scheduler", metavar="ADDRESS", help=text)
+    text = "train on a Dask cluster, tcp://host:port, whose workers have this package"
+    parser.add_argument("--scheduler", metavar="ADDRESS", help=text)
     older = parser.add_mutually_exclusive_group()
     older.add_argument("--keep", dest="any_code", action="store_true", help="go on with runs of older code")
     older.add_argument("--fresh", action="store_true", help="forget all runs of before")
 
 
-def _with_environment(function: Callable[[Any, Any], ResultT], samples: str, task: Any, data: Any) -> ResultT:
-    """Return the result of a task with the environment of this process, which makes it."""
+def _make(function: Callable[[Any, Any], ResultT], samples: str, files: Sequence[str], task: Any, data: Any) -> ResultT:
+    """Return the result of a task with the environment of this process, which first imports a user's files."""
+    for file in files:  # they may hold blocks and losses
+        if file not in imported:
+            import_file(file)
     here = logs.environment(programs=logs.mathematics(task))  # before the task: meanwhile somebody may edit the code
     result = function(task, data)
     result.environment = replace(here, samples=samples)

@@ -10,7 +10,6 @@ import hashlib
 import itertools
 import json
 import math
-import operator
 import os
 import platform
 import re
@@ -66,7 +65,7 @@ LogT = TypeVar("LogT")
 class DatasetInfo:
     """Data set of the runs, and numbers of samples; `test_set` says in words from which samples the n_test are.
 
-    classes: their names, for a folder of images; none for other data sets, and while a job is unfinished
+    classes: their names, for a folder of images; none for other data sets
     """
 
     name: str
@@ -103,11 +102,6 @@ class Result:
 
     environment: Environment | None
 
-    @property
-    def whole(self) -> bool:
-        """Whether the task is finished; False only for lines that hold some epochs of a run."""
-        return True
-
 
 @dataclass
 class Log:
@@ -138,47 +132,28 @@ class Log:
 # ----------------------------------------------------------------------------------------- training runs
 
 
-class Trained(Result):
-    """What results of training by a `config` share; they have a `history`, and may have `diverged`."""
-
-    config: Any
-    diverged: bool
-    history: History
-    in_parts = False  # whether a line may hold some epochs only
-
-    def __post_init__(self) -> None:
-        history, rows = self.history, len(self.history.epoch)
-        for name, column in vars(history).items():
-            expected = rows if history.validation_loss or "validation" not in name else 0
-            if len(column) != expected:
-                raise ValueError(f"expected {name} of {expected} entries, found {len(column)}")
-        if not rows or history.epoch[0] < 0 or history.epoch != [*range(history.epoch[0], history.epoch[0] + rows)]:
-            raise ValueError("expected epochs from 0 on, each following the one before, found others")
-        first, last = history.epoch[0], history.epoch[-1]
-        if last > self.epochs or not (self.whole or self.in_parts):
-            raise ValueError(f"expected the epochs 0 to {self.epochs}, found {first} to {last}")
-        if not self.diverged and history.train_loss[-1] is None:
-            raise ValueError("expected a last train_loss of a run that has not diverged, found null")
-
-    @property
-    def epochs(self) -> int:
-        return self.config.epochs
-
-    @property
-    def ended(self) -> bool:
-        return self.diverged or self.history.epoch[-1] == self.epochs
-
-    @property
-    def whole(self) -> bool:
-        """Whether the record holds every epoch from the untrained net to the end."""
-        return self.history.epoch[0] == 0 and self.ended
+def check_rows(config: Any, diverged: bool, history: History, gate_means: list | None) -> None:
+    """Raise ValueError unless the rows of a run's record, one for each epoch from 0 on, agree with one another."""
+    rows, means = len(history.epoch), gate_means or []
+    for name, column in vars(history).items():
+        expected = rows if history.validation_loss or "validation" not in name else 0
+        if len(column) != expected:
+            raise ValueError(f"expected {name} of {expected} entries, found {len(column)}")
+    if not rows or history.epoch != [*range(rows)]:
+        raise ValueError("expected epochs from 0 on, each following the one before, found others")
+    if means and (len(means), {*map(len, means)}) != (rows, {config.depth}):
+        found = f"{len(means)} of {len(means[0])}"
+        raise ValueError(f"expected {rows} rows of gate_means of {config.depth} blocks, found {found}")
+    if not diverged and history.train_loss[-1] is None:
+        raise ValueError("expected a last train_loss of a run that has not diverged, found null")
+    if not diverged and None in itertools.chain(*means):
+        raise ValueError("expected numbers in gate_means of a run that has not diverged, found null")
 
 
 @dataclass
-class RunRecord(Trained, Generic[ConfigT]):
+class RunRecord(Result, Generic[ConfigT]):
     """A run of a training command, as its log keeps it: a `Run` without its net."""
 
-    in_parts = True
     config: ConfigT
     n_params: Count
     metric: str  # names the scores of the history; in each, more is better and 1 is perfect
@@ -188,54 +163,23 @@ class RunRecord(Trained, Generic[ConfigT]):
     gate_means: NonEmpty[NonEmpty[float | None]] | None
 
     def __post_init__(self) -> None:
-        rows, means = len(self.history.epoch), self.gate_means or []
-        if means and (len(means), {*map(len, means)}) != (rows, {self.config.depth}):
-            found = f"{len(means)} of {len(means[0])}"
-            raise ValueError(f"expected {rows} rows of gate_means of {self.config.depth} blocks, found {found}")
-        if not self.diverged and None in itertools.chain(*means):
-            raise ValueError("expected numbers in gate_means of a run that has not diverged, found null")
-        super().__post_init__()
+        check_rows(self.config, self.diverged, self.history, self.gate_means)
+        last, epochs = self.history.epoch[-1], self.config.epochs
+        if last > epochs or (last < epochs and not self.diverged):
+            raise ValueError(f"expected the epochs 0 to {epochs}, found 0 to {last}")
 
     @classmethod
     def of(cls, run: Any) -> Self:
         return cls(None, run.config, run.n_params, run.metric, run.diverged, run.history, run.gate_means)
 
-    def rows(self, start: int, stop: int | None = None) -> Self:
-        history = History(*(column[start:stop] for column in self.history.columns()))
-        return replace(self, history=history, gate_means=self.gate_means and self.gate_means[start:stop])
-
 
 @dataclass
 class RunLog(Log, Generic[ConfigT]):
-    """Log of a training command; unless it is `finished`, runs are missing or have epochs to come."""
+    """Log of a training command."""
 
     dataset: DatasetInfo
     runs: NonEmpty[RunRecord[ConfigT]]
-    finished: bool = True
-
-    def __post_init__(self) -> None:
-        if self.finished and (missing := sum(not run.whole for run in self.runs)):
-            raise ValueError(f"expected whole runs in a finished log, found {missing} others")
-
-
-def joined(records: Iterable[RunRecord]) -> list[RunRecord]:
-    """Put together records of some epochs of runs; a later record of an epoch replaces an earlier one.
-
-    A record whose run lacks the epochs before it is left out.
-    """
-    runs: dict[Any, RunRecord] = {}
-    for record in records:
-        if first := record.history.epoch[0]:
-            if record.config not in runs or runs[record.config].history.epoch[-1] < first - 1:
-                continue
-            earlier = runs[record.config].rows(0, first)
-            record = replace(
-                record,
-                history=History(*map(operator.add, earlier.history.columns(), record.history.columns())),
-                gate_means=record.gate_means and (earlier.gate_means or []) + record.gate_means,
-            )
-        runs[record.config] = record
-    return list(runs.values())
+    finished: Literal[True] = True  # as all logs have it
 
 
 def grouped(items: Iterable, key: Callable[[Any], Any]) -> dict[Any, list]:

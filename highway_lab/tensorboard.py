@@ -11,8 +11,7 @@ from typing import Any
 
 from highway_lab.console import name_files
 from highway_lab.files import make_place
-from highway_lab.logs import RunRecord
-from highway_networks import InputError, as_path
+from highway_networks import InputError, Run, as_path
 
 try:
     from tensorboardX.event_file_writer import EventsWriter
@@ -36,7 +35,7 @@ class EventFile:
         self.file, self.rows = EventsWriter(os.fspath(place)), 0
         self._add(0, session_log=SessionLog(status=SessionLog.START))  # voids earlier files from epoch 0 on
 
-    def __call__(self, run: RunRecord) -> None:
+    def __call__(self, run: Run) -> None:
         """Write the new epochs; raises OSError if the disk is full."""
         if not self.rows:
             for summary in hparams(asdict(run.config), dict.fromkeys(("loss/train", f"{run.metric}/test"))):
@@ -46,14 +45,14 @@ class EventFile:
             self._add(epoch, summary=Summary(value=values))
         self.rows = len(run.history.epoch)
         self.file.flush()
-        if run.ended:
+        if run.diverged or run.history.epoch[-1] == run.config.epochs:
             self.file.close()
 
     def _add(self, step: int, **content: Any) -> None:
         self.file.write_event(Event(wall_time=time.time(), step=step, **content))
 
 
-def scalars(run: RunRecord, row: int) -> dict[str, float]:
+def scalars(run: Run, row: int) -> dict[str, float]:
     """Return a row of a run's history by tag, without nulls; TensorBoard groups tags by the part before the slash."""
     h = run.history
     fields, samples = {"loss": "loss", run.metric: "score"}, ("train", "test", "validation")

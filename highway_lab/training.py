@@ -41,13 +41,14 @@ def train_resumably(
     *,
     report: Callable[[Run], None] = lambda run: None,
     keep: str | os.PathLike | None = None,
-    any_code: bool = False,
+    any_code: bool | None = None,
 ) -> Run:
     """Train one net as `highway_networks.train` does; returns the run, whose `net` is the trained net.
 
     `report` is called with the run so far after each epoch, the untrained net's (epoch 0) included, and where a run
-    goes on. `keep`: where a checkpoint is kept after each epoch, from which the run goes on if it is there and of
-    today's code, or of `any_code`. Raises InputError if `data` does not suit the config.
+    goes on. `keep`: where a checkpoint is kept after each epoch, from which the run goes on if it is there; one of
+    other code is used if `any_code`, refused if that is False, written over if it is None. Raises InputError for this,
+    and if `data` does not suit the config.
     """
     training = Training(config, data)
     if keep and checkpoints.restore(keep, training, any_code=any_code):

@@ -4,14 +4,13 @@ import hashlib
 import io
 import lzma
 import os
-import pickle
 import shutil
 import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import Intruder, files_below, gz, refused_with
+from helpers import files_below, gz, refused_with
 
 import highway_networks as hn
 import visualize_highway_networks as viz
@@ -171,35 +170,6 @@ def test_only_the_missing_files_are_unpacked(folder, archive, payloads):
     found = files_below(folder)
     assert found.pop("data_batch_1.bin.xz") == kept
     assert found == {name: payload for name, payload in payloads.items() if name != "data_batch_1.bin"}
-
-
-@pytest.mark.parametrize(("name", "key", "labels"), [("cifar-10", b"labels", 1), ("cifar-100", b"fine_labels", 2)])
-def test_the_python_version_is_unpickled_only_if_it_is_the_published_one(tmp_path, monkeypatch, name, key, labels):
-    cifar, contents, tables = CIFARS[name], {}, []
-    folder = tmp_path / cifar.pickles.folders[0]
-    folder.mkdir()
-    for file in cifar.pickles.files:
-        tables.append(np.frombuffer(records(file, 3, labels, cifar.classes), np.uint8).reshape(3, -1))
-        batch = {b"data": tables[-1][:, labels:].copy(), key: tables[-1][:, labels - 1].tolist()}
-        contents[file] = pickle.dumps(batch, protocol=2)
-        (folder / file).write_bytes(contents[file])
-    with refused_with(folder, "md5"):
-        load_dataset(name, tmp_path)
-    files = {file: hashlib.md5(content).hexdigest() for file, content in contents.items()}
-    small = cifar._replace(pickles=cifar.pickles._replace(files=files))
-    monkeypatch.setitem(CIFARS, name, small)
-    for root in (tmp_path, folder):
-        data = load_dataset(name, root)
-        expected = np.concatenate(tables[:-1])[:, labels:]
-        np.testing.assert_array_equal(data.train_x.reshape(expected.shape), expected)
-        np.testing.assert_array_equal(data.test_y, tables[-1][:, labels - 1])
-        assert (data.train_x.shape[1:], data.outputs) == ((3, 32, 32), cifar.classes)
-    (folder / file).unlink()
-    place = folder / f"{file}.xz"
-    place.write_bytes(lzma.compress(pickle.dumps(Intruder(tmp_path / "sprung"))))
-    with refused_with(place, "md5", files[file]):
-        load_dataset(name, tmp_path)
-    assert not (tmp_path / "sprung").exists()
 
 
 def test_an_archive_is_downloaded_into_an_empty_directory(tmp_path, data_dir, archive, payloads, monkeypatch, serve):

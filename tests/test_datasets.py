@@ -192,26 +192,6 @@ def test_fashion_mnist_has_the_md5_of_its_files_wherever_they_lie_and_is_never_m
         load_dataset("fashion-mnist", root)
 
 
-def test_kerass_file_is_mnist_by_the_same_checksums_and_never_unpickled(small_mnist, tmp_path):
-    data = load_dataset("mnist", small_mnist)
-    stored = dict(zip(datasets.KERAS_ARRAYS, (of.squeeze() for of in data[:4]), strict=True))
-    path = tmp_path / "keras" / "mnist.npz"
-    path.parent.mkdir()
-    np.savez_compressed(path, **stored)
-    for place in (path, path.parent):
-        for name in ("mnist", "auto"):
-            for found, expected in zip(load_dataset(name, place)[:4], data[:4], strict=True):
-                np.testing.assert_array_equal(found, expected)
-    spoilt = {"x_train": stored["x_train"] ^ np.uint8(1), "x_test": np.array([{}], object)}
-    for name, array in spoilt.items():
-        np.savez(path, **stored | {name: array})
-        with refused_with(path):
-            load_dataset("mnist", path)
-    path.write_bytes(b"no archive")
-    with refused_with(path, "x_train, y_train, x_test, y_test"):
-        load_dataset("mnist", path.parent)
-
-
 def test_digits_are_scikit_learns_on_the_scale_of_mnist(digits):
     assert digits.train_x.shape == (1437, 1, 8, 8)
     assert digits.test_x.shape == (360, 1, 8, 8)

@@ -209,10 +209,9 @@ def test_the_name_of_a_folder_says_which_images(flowers):
     assert datasets.name_of("mnist", load_folder(flowers)) == "mnist"
 
 
-def test_a_folder_with_the_name_of_a_data_set_is_named_by_its_path(flowers, capsys):
+def test_a_folder_with_the_name_of_a_data_set_is_named_by_its_path(flowers):
     flowers.rename("digits")
     assert load_dataset("digits").outputs == 10
-    assert "./digits" in capsys.readouterr().err
     assert load_dataset("./digits").classes == ("rose", "tulip")
 
 
@@ -257,8 +256,6 @@ def test_an_image_that_would_fill_the_memory_is_refused(flowers, monkeypatch):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: load_folder("nowhere"), ("nowhere", "No such file")),
-        (lambda: load_folder("flowers", size=0), ("size", "found 0")),
         (lambda: load_dataset("nowhere"), ("fashion-mnist", "a folder of images, found nothing at 'nowhere'; choose")),
         (lambda: load_dataset(__file__), ("data set", __file__, "for a table, see examples/compare_on_a_table.py")),
         (lambda: load_dataset("digits", size=8), ("`size`", "digits")),

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import itertools
 import json
 import multiprocessing
 import os
@@ -72,7 +73,8 @@ def main() -> int:
 
     def action(given: argparse.Namespace) -> None:
         flags = {"jobs": given.jobs, "scheduler": given.scheduler, "to_continue": given.to_continue}
-        square_all(**flags, report=lambda done: Path(f"reported-{len(done)}").touch())
+        reported = itertools.count(1)
+        square_all(**flags, report=lambda result: Path(f"reported-{next(reported)}").touch())
 
     return run_cli(parser, action, sys.argv[1:])
 
@@ -193,10 +195,18 @@ def test_the_lock_of_a_command_that_was_killed_is_taken_over(workdir):
 def test_results_have_the_order_of_the_tasks_and_reports_of_arrival(let_go):
     SQUARES.write_bytes(b"".join(reversed(LINES)))
     reported = []
-    results = square_all(tasks=[4, 2, 0, 3], report=lambda done: reported.append([r.task for r in done]))
+    results = square_all(tasks=[4, 2, 0, 3], report=lambda result: reported.append(result.task))
     assert [r.task for r in results] == [4, 2, 0, 3]
     assert [r.square for r in results] == [16, 4, 0, 9]
-    assert reported == [[2, 0, 4], [2, 0, 4, 3]]
+    assert reported == [4, 3]
+
+
+def test_a_thousand_jobs_start_no_thousand_processes(workdir, monkeypatch):
+    begun = []
+    monkeypatch.setattr(jobs, "_on_this_machine", lambda function, tasks, data, jobs: begun.append(jobs) or iter(()))
+    with pytest.raises(KeyError):  # nothing was run
+        square_all(tasks=range(1_000), jobs=1_000)
+    assert begun == [max(64, os.cpu_count())]
 
 
 def fail_at_three(task: int, data: object) -> Square:

@@ -20,7 +20,6 @@ from helpers import ROOT, assert_says, files_below, refused_with, slashes
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up import made_up_log
-from matplotlib.text import Text
 from picture_helpers import committed_log, outdated
 from PIL import Image, ImageSequence
 
@@ -46,12 +45,6 @@ def origin(picture: bytes) -> tuple[str, str]:
             log, software = image.info["comment"].decode().split("\n")
             return log, software
         return image.text["Source"], image.text["Comment"]
-
-
-def png(axes) -> bytes:
-    buffer = io.BytesIO()
-    axes.figure.savefig(buffer)
-    return buffer.getvalue()
 
 
 # ---------------------------------------------------------------------------------- the committed pictures
@@ -210,8 +203,6 @@ def test_a_file_that_is_no_picture_of_a_log_is_not_replaced(workdir, refused, pr
         pytest.param(pictures, made_up_log(), ["--out", "here"], ["--out", "LOG.json"], id="a folder for no one log"),
         pytest.param(pictures, made_up_log(), ["run.json", "--out", "run.json"], ["run.json"], id="a file in the way"),
         pytest.param(pictures, made_up_log(), ["run.json", "--out", "a.pdf"], ["folder for 4", "--out a"], id="a file"),
-        pytest.param(pictures, made_up_log(), ["--style", "none"], ["none: expected a readable file"], id="no style"),
-        pytest.param(pictures, made_up_log(), ["--style", "run.json"], ["a matplotlibrc", "colon"], id="another file"),
         pytest.param(gif, made_up_log(blocks=["plain"]), [], ["run.json", "gates"], id="no gates"),
         pytest.param(gif, made_up_log(diverged=[("highway", 0)]), [], ["run.json", "gates"], id="diverged"),
         pytest.param(gif, made_up_log(depths=(5, 10)), [], ["run.json", "[5, 10]"], id="several depths"),
@@ -304,47 +295,6 @@ def test_gates_of_very_many_depths_are_those_of_some(monkeypatch):
     assert [axes.get_ylabel() for axes in panels] == ["1 block", "5 blocks", "9 blocks"]
 
 
-# ------------------------------------------------------------------------------------- an unfinished log
-
-
-def cut(log, epochs: dict[tuple[str, int], int]):
-    """Return the log unfinished: each (block, seed) in `epochs` has so many, the others have not begun."""
-    log.finished, log.runs = False, [run for run in log.runs if (run.config.block, run.config.seed) in epochs]
-    for run in log.runs:
-        rows = epochs[run.config.block, run.config.seed] + 1
-        values = {field.name: getattr(run.history, field.name)[:rows] for field in dataclasses.fields(run.history)}
-        run.history = dataclasses.replace(run.history, **values)
-        run.gate_means = run.gate_means and run.gate_means[:rows]
-    return log
-
-
-@pytest.mark.parametrize(
-    ("epochs", "words"),
-    [
-        ({("highway", 0): 2}, "unfinished: epoch 2 of 3"),
-        ({("highway", 0): 2, ("plain", 0): 1}, "unfinished: epoch 2 of 3"),  # the plain one has diverged
-        ({("highway", 0): 3, ("highway", 1): 0}, "unfinished: epoch 0 of 3"),
-        ({("highway", 0): 3, ("plain", 1): 2, ("highway", 1): 1}, "unfinished: epoch 1 to 2 of 3"),
-        ({("highway", 0): 3}, "unfinished: epoch 3 of 3"),
-        (None, ""),
-    ],
-    ids=str,
-)
-def test_pictures_of_an_unfinished_log_show_its_epochs(epochs, words, tmp_path, monkeypatch):
-    drawn, log = [], made_up_log(seeds=(0, 1), diverged=[("plain", 0)])
-    monkeypatch.setattr(pictures, "save_all", lambda made, *_, **__: drawn.extend(draw() for draw in made.values()))
-    pictures.draw("log.json", tmp_path, cut(log, epochs) if epochs else log)
-    assert [figure.get_supxlabel() for figure in drawn] == [words] * 4
-
-
-def test_gates_are_shown_of_the_runs_that_are_furthest_until_all_are():
-    epochs = {("highway", 0): 2, ("highway", 1): 2, ("highway", 2): 1, ("plain", 0): 3}
-    log = cut(made_up_log(seeds=(0, 1, 2)), epochs)
-    assert [run.config.seed for run in pictures.runs_with_gates(log)] == [0, 1]
-    log.finished = True
-    assert [run.config.seed for run in pictures.runs_with_gates(log)] == [0, 1, 2]
-
-
 # --------------------------------------------------------------------------------------- the animation
 
 
@@ -367,13 +317,10 @@ def test_animation_has_a_frame_an_epoch_and_repeats(workdir):
     assert len(colors) <= gif.PALETTE_COLORS
 
 
-@pytest.mark.parametrize(
-    ("diverged", "left", "word"), [(True, 0, "diverged"), (False, 1, "unfinished"), (False, 0, "none")]
-)
-def test_titles_say_what_became_of_runs_without_a_score(diverged, left, word):
+@pytest.mark.parametrize(("diverged", "word"), [(True, "diverged"), (False, "none")])
+def test_titles_say_what_became_of_runs_without_a_score(diverged, word):
     (run,) = made_up_log(blocks=["plain"]).runs
     run.diverged, run.history.test_score[-1] = diverged, None
-    run.config = dataclasses.replace(run.config, epochs=run.history.epoch[-1] + left)
     assert pictures.reached([run], "test_score") == f"plain {word}"
 
 
@@ -510,44 +457,3 @@ def test_out_chooses_the_picture_that_it_is_named_like(workdir, refused, capsys)
 )
 def test_a_log_of_another_program_is_sent_to_it(log, command, refused):
     assert f"; try: python -m {command}" in refused(pictures.main, [(ROOT / log).as_posix()])
-
-
-@pytest.mark.parametrize(("size", "rows"), [(11, 1), (20, 3)])
-def test_a_row_of_panels_becomes_a_column_where_texts_are_large(size, rows):
-    with figures.own_style(**{"font.size": size}):
-        _, panels = figures.new_figure("three", 3, ncols=3)
-    assert panels[0].get_gridspec().nrows == rows
-
-
-@pytest.mark.parametrize("depths", [(30,), (5, 10, 20, 30, 50)])
-def test_large_texts_neither_meet_nor_leave_the_figure(depths, tmp_path):
-    style, log = tmp_path / "large", made_up_log(depths=depths)
-    style.write_text("font.size: 20\nfigure.dpi: 50", "utf-8")
-    for name in pictures.figures_of(log):
-        figure = pictures.plot(log, name, style)
-        figure.draw_without_rendering()
-        numbers = [of for axes in figure.axes for of in figures.numbers_below(axes)]
-        ends = [of for labels in figure.ends.values() for of in labels.values()]
-        texts = [*ends, *numbers, *(of for axes in figure.axes for of in figures.titles_and_labels(axes))]
-        boxes = [of.get_window_extent() for of in texts]
-        assert figure.dpi == 50
-        assert {of.get_fontsize() for of in ends} <= {20}
-        assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
-        assert all(figure.bbox.y0 <= box.y0 and box.y1 <= figure.bbox.y1 for box in boxes)
-        assert [of.get_text() for of, box in zip(texts, boxes, strict=True) if box.count_overlaps(boxes) > 1] == []
-
-
-# ------------------------------------------------------------------------------------- a user's own words
-
-
-def test_names_in_any_script_are_escaped_where_no_font_has_them():
-    name = "猫 é σ"
-    with figures.own_style(), warnings.catch_warnings(action="error"):
-        figure, axes = figures.new_figure(f"{name} $", 2)
-        axes.set_title(name, parse_math=False)
-        axes.plot([0, 1], label=name)
-        figures.label_ends(axes)
-        png(axes)
-    words = [text.get_text() for text in figure.findobj(Text)]
-    assert words.count("\\u732b é σ") == 2
-    assert "\\u732b é σ $" in words

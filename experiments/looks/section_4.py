@@ -30,7 +30,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.fields import Share, lists_of
-from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, new_figure, pale, scaled
+from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, new_figure, pale
 from highway_lab.intervals import LEVEL, interval
 from highway_lab.logs import rounded_all
 from highway_lab.training import Training
@@ -211,7 +211,7 @@ def figure(results: Mapping[str, Results]) -> Figure:
         axes.set_xticks((0.01, 0.1, 1), ("0.01", "0.1", "1"))
         axes.margins(x=0)
     grid[0, 0].set_ylabel("idle blocks (%)")
-    figure.supxlabel("threshold of an idle block (points of error)", size=scaled(11))
+    figure.supxlabel("threshold of an idle block (points of error)", size=11)
     grid[-1, -1].legend(loc="lower right", handlelength=1, frameon=False, labelcolor="linecolor")
     return figure
 

@@ -8,12 +8,9 @@ Nets are compared seed by seed, as these share images and batches, by points of 
 of the training loss over the first 1,000 training images. One kind *outperforms* another or *falls behind* if the 95 %
 interval of the mean difference excludes 0; else it is *as good as* the other if the interval lies within the margins of
 all verdicts, or *inconclusive*. A run that diverges counts as one that guesses.
-
-    python -m experiments batch_norm run --jobs 2
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -25,7 +22,7 @@ from highway_lab.intervals import interval, judge
 from . import study_command
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN
 from .common import CHANCE_LOSS, FEW_EPOCHS
-from .study import Arm, Results, Stage, Study, accuracies
+from .study import Arm, ArmCell, Results, Stage, Study, StudyRun, accuracies
 
 BUDGET = {"n_train": 20_000, "n_test": 10_000}
 COMPARED = {  # a kind of net, and the one with which it is compared
@@ -35,16 +32,8 @@ COMPARED = {  # a kind of net, and the one with which it is compared
 }
 
 
-@dataclass(frozen=True)
-class NetCell:
-    """An arm in the size of one of the paper's nets."""
-
-    arm: str
-    net: str = "mnist-16"
-
-
-def configure(fields: Mapping, cell: NetCell, stage: Stage) -> ConvConfig:
-    return conv_recipes.configure(cell.net, **{**FEW_EPOCHS, **BUDGET, **fields})
+def configure(fields: Mapping, cell: ArmCell, stage: Stage) -> ConvConfig:
+    return conv_recipes.configure("mnist-16", **{**FEW_EPOCHS, **BUDGET, **fields})
 
 
 train = partial(study_command.train, columns=("train_loss", "validation_score"))
@@ -54,23 +43,26 @@ ARMS = {
 }
 STUDY = Study(
     ARMS,
-    [*map(NetCell, ARMS)],
+    [*map(ArmCell, ARMS)],
     stages=[Stage(range(3), 6, result="scored")],
     configure=configure,
-    own=lambda name, arm: NetCell(name),
+    own=lambda name, arm: ArmCell(name),
     config=ConvConfig,
 )
 
 
+def last_loss(run: StudyRun) -> float:
+    return CHANCE_LOSS if run.diverged else run.history["train_loss"][-1]
+
+
 def numbers(results: Results) -> dict:
     """Return what the page quotes: accuracies in %, and by COMPARED what is gained, and by which factor losses fall."""
-    runs, pairs = {cell.arm: of for cell, of in results.by_cell().items()}, COMPARED.items()
+    runs = {cell.arm: of for cell, of in results.by_cell().items()}
     accuracy = {arm: accuracies(of) for arm, of in runs.items()}
-    last = {arm: [CHANCE_LOSS if run.diverged else run.history["train_loss"][-1] for run in runs[arm]] for arm in runs}
-    loss = {arm: np.array(of) for arm, of in last.items()}
-    gains = {name: accuracy[arm] - accuracy[other] for name, (arm, other) in pairs}
+    gains = {name: accuracy[arm] - accuracy[other] for name, (arm, other) in COMPARED.items()}
     gain = {name: interval(of) for name, of in gains.items()}
-    lower = {name: interval(np.log10(loss[other] / loss[arm])) for name, (arm, other) in pairs}
+    loss = {arm: np.log10([last_loss(run) for run in of]) for arm, of in runs.items()}
+    lower = {name: interval(loss[other] - loss[arm]) for name, (arm, other) in COMPARED.items()}
     return {
         "accuracy": {arm: of.mean() for arm, of in accuracy.items()},
         "gain": gain,

@@ -31,12 +31,12 @@ from .claims import ACCURACY_MARGIN, Verdict, combine
 from .looks.measurement import measure_gates
 from .looks.models import LONG, N_TEST, N_TRAIN, SEEDS, SETTINGS
 from .partly_frozen import ArmConfig, ArmNet
-from .study import Arm, Cell, Results, Stage, Study, StudyRun, accuracies
+from .study import Arm, Cell, Results, Stage, Study, accuracies
 
 EPOCHS = 10
 KINDS = ("highway", "learned constants", "mean gates", "untrained gates", "residual")
 HIGHWAY, LEARNED, MEAN, UNTRAINED, RESIDUAL = KINDS
-CONSTANT, GATED = (LEARNED, MEAN), KINDS[:-1]  # kinds whose gates do not see the input; that have gates
+CONSTANT = (LEARNED, MEAN)  # kinds whose gates do not see the input
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,6 @@ STUDY = Study(
 )
 
 
-def by_setting(results: Results) -> dict[str, dict[str, Sequence[StudyRun]]]:
-    """Return the runs of finished kinds, by setting."""
-    kinds = {cell.arm: results.settings(cell) for cell in results.finished}
-    return {name: {kind: runs[name,] for kind, runs in kinds.items() if (name,) in runs} for name in SETTINGS}
-
-
 def judge_setting(leads: Sequence[Interval]) -> Verdict:
     """Judge "gates are computation" in one setting by highway's leads over the kinds of constants."""
     if all(lead.sign > 0 for lead in leads):
@@ -100,12 +94,12 @@ def judge_setting(leads: Sequence[Interval]) -> Verdict:
 
 def numbers(results: Results) -> dict:
     """Return what the page quotes, by setting and kind: highway's leads in points of accuracy, and verdicts."""
-    settings = by_setting(results)
-    scores = {name: {kind: accuracies(runs) for kind, runs in of.items()} for name, of in settings.items()}
+    kinds = {cell.arm: results.settings(cell) for cell in results.study.cells}
+    scores = {name: {kind: accuracies(kinds[kind][name,]) for kind in KINDS} for name in SETTINGS}
     lead = {name: {kind: difference(of[HIGHWAY], of[kind]) for kind in KINDS[1:]} for name, of in scores.items()}
     verdicts = {name: judge_setting([of[kind] for kind in CONSTANT]) for name, of in lead.items()}
     pairs = {name: of[HIGHWAY] - of[LEARNED] for name, of in scores.items()}
-    together, relu = np.concatenate([*pairs.values()]), settings["ReLU"]
+    together, relu = np.concatenate([*pairs.values()]), {kind: kinds[kind]["ReLU",] for kind in KINDS}
     learned, highway = (np.mean([run.history["train_loss"][-1] for run in relu[of]]) for of in (LEARNED, HIGHWAY))
     return {
         "lead": lead,
@@ -117,5 +111,5 @@ def numbers(results: Results) -> dict:
         "loss_ratio": learned / highway,
         "diverged": sum(run.diverged for run in relu[RESIDUAL]),
         "share_trained": relu[LEARNED][0].n_trained / relu[HIGHWAY][0].n_trained,
-        "depth": STUDY.cells[0].depth,
+        "depth": results.study.cells[0].depth,
     }

@@ -17,8 +17,6 @@ in this form after the runs of three seeds. New seeds, for which it stood before
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 import conv_recipes
 from conv_recipes import ConvConfig
 from highway_lab.fields import Count
@@ -27,7 +25,7 @@ from highway_lab.logs import grouped
 
 from .claims import Verdict, combine
 from .common import FEW_EPOCHS
-from .study import Arm, Results, Stage, Study, StudyRun, accuracies
+from .study import Arm, Results, Stage, Study, StudyRun, accuracies, gains
 
 NETS = {8: "mnist-8", 18: "mnist-8-20", 28: "mnist-8-30"}  # by blocks: two layers fewer than the paper counts
 GUIDELINE = {8: -1.0, 18: -2.0, 28: -3.0}
@@ -95,12 +93,6 @@ def judge_more(runs: Runs, others: Runs) -> Verdict:
     return Verdict.REPRODUCED if more else Verdict.NOT_REPRODUCED
 
 
-def gains(runs: Runs, others: Runs) -> np.ndarray:
-    """Return the points by which nets that learn are more accurate than those of the same seed, (seeds,)."""
-    own, theirs = ({run.config.seed: 100 * run.accuracy for run in learners(of)} for of in (runs, others))
-    return np.array([own[seed] - theirs[seed] for seed in own if seed in theirs])
-
-
 def numbers(results: Mapping[str, Results]) -> dict:
     """Return what the page quotes; by blocks and gate bias, None without gates; `new`: of the new seeds, by kind."""
     runs = [run for of in results.values() for run in of.runs]
@@ -117,7 +109,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "new": {of: len(found) for of, found in new.items()},
         "new_learn": {of: len(learners(found)) for of, found in new.items()},
         "more": {of: judge_more(new["guideline"], new[of]).value for of in ("plain", "other")},
-        "gain": {of: interval(gains(found, advised[of[0]])) for of, found in groups.items()},
+        "gain": {of: interval(gains(learners(found), learners(advised[of[0]]))) for of, found in groups.items()},
         "most_wrong_of_learners": 100 - min(scores[scores >= LEARNED]),
         "least_wrong_of_others": 100 - max(scores[scores < LEARNED]),
         "diverged": sum(run.diverged for run in runs),

@@ -26,8 +26,6 @@ part of the paper's, both count. A shorter budget than the paper's can reach its
 is then inconclusive. Highway nets match the maxout net that the paper quotes by the same rule, which was applied to it
 when the runs were known. They match a shallow maxout net of ours if they are as good, by the margin of table 1; this
 was fixed before it was trained.
-
-    python -m experiments conv_tables run [--study maxout|cifar-10|cifar-10-long]    tables 1 and 2, and what came after
 """
 
 import math
@@ -55,7 +53,7 @@ from .claims import ACCURACY_MARGIN, Verdict, combine, judge_as_good
 from .common import CONV_NET, by_config
 from .common_figures import draw_dots
 from .quotes import PAPER
-from .study import Arm, Results, Stage, Study, StudyRun, Task, accuracies
+from .study import Arm, ArmCell, Results, Stage, Study, StudyRun, Task, accuracies, gains
 
 STEPS = 200_000  # of a run of table 2, taken from the authors' file of table 3's net
 TEST_IMAGES = 10_000  # of MNIST and of CIFAR-10, in the paper
@@ -77,17 +75,9 @@ SIZES = {
     "mnist": {"n_train": 55_000, "n_validation": 5_000, "n_test": TEST_IMAGES},
     "cifar-10": {"n_train": 45_000, "n_validation": 5_000, "n_test": 1_000},
 }
-SCORED = {"mnist": "test images", "cifar-10": "first 1,000 test images"}
 
 
 # ------------------------------------------------------------------------------------------- the runs
-
-
-@dataclass(frozen=True)
-class BlockCell:
-    """A kind of block, which chooses its setting once for all nets of a study."""
-
-    arm: str
 
 
 @dataclass
@@ -106,7 +96,7 @@ class Tables(Study):
         """Refuse no seed."""
 
 
-def configure(fields: Mapping[str, Any], cell: BlockCell, stage: Stage) -> ConvConfig:
+def configure(fields: Mapping[str, Any], cell: ArmCell, stage: Stage) -> ConvConfig:
     """Return a net's recipe for all images of its data set, of which some are for validation."""
     return conv_recipes.configure(**{**SIZES.get(NETS[fields["net"]].dataset, {}), **fields})
 
@@ -152,7 +142,7 @@ def study(
     arms = arms or {block: {"block": block} for block in ("highway", "plain")}
     return Tables(
         {name: Arm(options, grid, of) for name, options in arms.items()},
-        [*map(BlockCell, arms)],
+        [*map(ArmCell, arms)],
         stages,
         configure=configure,
         criteria={"minus accuracy": lambda run: -run.accuracy},
@@ -210,7 +200,7 @@ STUDY = {  # by the endings of their logs
 def finish(data: Dataset, results: Results) -> None:
     """Save the first of table 1's nets, for conv_gates to look into."""
     if "highway" in results.study.arms and not CONV_NET.exists():
-        config = results.scored(BlockCell("highway"))[0].config
+        config = results.scored(ArmCell("highway"))[0].config
         make_place(CONV_NET)
         train_resumably(config, data, keep=checkpoint_path(config, data)).net.save(CONV_NET)
 
@@ -240,13 +230,6 @@ def lead(runs: Sequence[StudyRun], level: float) -> Interval:
     over_seeds, over_images = interval(accuracies(runs)), images_error(runs)
     both = math.hypot(over_seeds.half, over_images * (runs[0].config.n_test < TEST_IMAGES))
     return Interval(over_seeds.value - level, over_images if len(runs) == 1 else both)
-
-
-def gains(runs: Sequence[StudyRun], others: Sequence[StudyRun]) -> np.ndarray:
-    """Return the points of test accuracy gained over others of the same seeds, (seeds,); NaN where one diverged."""
-    own, theirs = ({run.config.seed: run.measured.score for run in group} for group in (runs, others))
-    both = [(own[seed], theirs[seed]) for seed in own if seed in theirs]
-    return -100 * np.diff(np.array(both, float), axis=1)[:, 0]
 
 
 def judge_net(runs: Sequence[StudyRun], level: float) -> Verdict:
@@ -308,8 +291,8 @@ def figure(results: Mapping[str, Results]) -> Figure:
             if net in PAPER:
                 axes.plot(100 - PAPER[net].value, row, "|", color=INK, markersize=20, markeredgewidth=2)
         axes.set_yticks(range(len(names)), names)
-        scored = f"error on {SCORED.get(dataset, 'test images')} of {name_data(dataset)} (%)"
-        axes.set(ylim=(len(names) - 0.4, -0.6), xlabel=scored)
+        scored = "first 1,000 test images" if dataset == "cifar-10" else "test images"
+        axes.set(ylim=(len(names) - 0.4, -0.6), xlabel=f"error on {scored} of {name_data(dataset)} (%)")
     return figure
 
 

@@ -1,26 +1,38 @@
 """Do carry paths move less data than a plain net of the same depth?
 
 The blocks of plain, residual and highway nets, of equal width or of equal parameters, run forward and backward on
-Scalars that record every read; tracing.py charges the reads. First layer, last layer and loss, which all nets share,
-are left out. The stack holds the parameters, in the order of the optimiser, then x_0, and later dL/dx_L.
+values that record every read. First layer, last layer and loss, which all nets share, are left out. In arrays of
+objects NumPy calls the methods of the elements, so the code that is traced is the code that trains nets. There
+np.matmul is a plain loop over rows, columns and products, without blocks that fit a processor cache.
+
+The cost is ByteDMD, the data movement distance of Smith, Goldfarb & Ding (2022, arXiv:2203.02536) counted in bytes. All
+that a program has touched lies in one stack, the value used last on top. To read a byte at depth d costs ⌈√d⌉, because
+a plane that stores d bytes extends that far. Computing and writing are free. In detail:
+
+- Arguments are pushed in their order, unread: the parameters, in the order of the optimiser, then x_0, and later
+  dL/dx_L. An operation pushes its result as a new value.
+- The bytes of a value lie side by side.
+- An operation first finds its operands, then moves them to the top, the left one before the right one.
+- Constants are not values, and to add a value to the constant 0 copies the value.
 
 Two rules of such a count are open, so there are four counts. A copy, such as a plain block's y = H, may be a read, as
 in arrays of floats, or free, as it makes no new number. A value that is never read again may stay in the stack, as in
 the definition, or leave it, as where its memory is reused; parameters and their gradients always stay.
 
-No code branches on a value, so a cost depends on sizes alone: random numbers serve, and there is no spread.
+No code branches on a value, so a cost depends on sizes alone: values need no numbers, and there is no spread.
 
 Verdict on "carry paths move less data": by the first rule, such a net costs less than the plain one by MARGIN or more.
 """
 
-from collections.abc import Iterable
+import math
+from bisect import bisect_left
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import Annotated, Literal, NamedTuple
+from itertools import count, product
+from typing import Literal
 
 import numpy as np
 from matplotlib.figure import Figure
-from msgspec import Meta
 
 from highway_lab.fields import Count, dict_of
 from highway_lab.figures import COLORS, draw_level, label_ends, new_figure
@@ -28,28 +40,111 @@ from highway_networks import Config, DeepNet, Workspace, affine_forward
 
 from .claims import Verdict, combine
 from .study import Arm, Results, Stage, Study, StudyRun, Task
-from .tracing import Memory, Trace, costs, depths
 
+BYTES = 4  # per value: nets are trained in float32
 BLOCKS = ("plain", *(CARRYING := ("residual", "highway")))
 EQUAL = ("width", "parameters")
 WIDER = {2: 3, 14: 20, 84: 119}  # a plain block's width for as many parameters: 12, 420, 14,280
 SIZES = {"width": 14, "depth": 8, "batch": 1}  # where they are not varied
 VARIED = {"width": tuple(WIDER), "depth": (2, 4, 8, 16, 32, 64, 128), "batch": (1, 2, 4, 8, 16, 32)}
 MARGIN = 0.01  # of the plain net's cost: at equal parameters, highway blocks read 1 % fewer weights
+Event = tuple[int, ...]  # the values that are read: none, one or two
 
 
-class Rule(NamedTuple):
-    """A way to count: whether copies are reads, and whether values that are never read again stay in the stack."""
-
-    copies: bool
-    stays: bool
+# ------------------------------------------------------------------------------------- reads and costs
 
 
-RULES = {
-    "nothing leaves the stack": Rule(copies=True, stays=True),
-    "dead values leave it": Rule(copies=True, stays=False),
-    "nothing leaves, copies free": Rule(copies=False, stays=True),
-    "dead values leave, copies free": Rule(copies=False, stays=False),
+class Value:
+    """A number of a program, of which only the reads count: event i of `events` makes value i."""
+
+    def __init__(self, events: list[Event], *operands: "Value"):
+        self.events, self.number = events, len(events)
+        events.append(tuple(of.number for of in operands))
+
+    def made(self, *others: "Value | float") -> "Value":
+        """Return what an operation makes of this value and others."""
+        return type(self)(self.events, self, *(of for of in others if isinstance(of, Value)))
+
+    __neg__ = __add__ = __sub__ = __mul__ = __truediv__ = __rsub__ = __rmul__ = __rtruediv__ = exp = tanh = made
+    __pos__ = made  # a copy: a new value, as in arrays of floats
+
+    def __radd__(self, constant: float) -> "Value":
+        return self + constant if constant else +self
+
+
+class SharedValue(Value):
+    """One whose copies are the same value in a second place, and free."""
+
+    def __pos__(self) -> Value:
+        return self
+
+
+class Memory(np.ndarray):
+    """An array of values that copies what is assigned to it, as in y[...] = H."""
+
+    def __setitem__(self, key, values):
+        super().__setitem__(key, +values)
+
+
+def trace_step(block: str, D: int, L: int, B: int, kind: type[Value] = Value) -> tuple[list[Event], set[int]]:
+    """Run a net's blocks forward and backward; return the events, and the parameters and gradients among the values."""
+    events: list[Event] = []
+    net = DeepNet(0, 0, hidden=D, depth=L, block=block, dtype=object, rng=None)
+    w = Workspace(net, B)
+    for name in ("x", "dz", "flows"):  # to which blocks copy
+        setattr(w, name, getattr(w, name).view(Memory))
+
+    def push(arguments: np.ndarray) -> None:
+        arguments.flat = [kind(events) for _ in range(arguments.size)]
+
+    push(net.params.blocks)
+    push(w.x[0])
+    for l in range(L):  # as DeepNet.forward does
+        affine_forward(net.params.blocks[l], w.x1[l], w.z[l])
+        net.block.forward(w.x[l], w.branches[l], w.x[l + 1], net.activation)
+    gradients = net.backward_blocks(np.empty((B, 0)), w)
+    push(next(gradients))
+    for _ in gradients:
+        pass
+    return events, {value.number for of in (net.params, w.gradients) for value in of.blocks.flat}
+
+
+def depths(events: Collection[Event], lasting: Iterable[int]) -> np.ndarray:
+    """Return the depth at which each read finds its value, in values, 1 on top; reads in their order.
+
+    lasting: values that stay to the end, while all others leave the stack after their last read.
+
+    The stack is the list of the times at which its values were last used. These ascend, so bisection finds a value;
+    most reads are near the end, so deleting moves little.
+    """
+    last_read = {value: event for event, operands in enumerate(events) for value in operands}
+    last_read |= dict.fromkeys(lasting, math.inf)
+    found, stack, used, clock = [], [], [], count()
+    for event, operands in enumerate(events):
+        found += [len(stack) - bisect_left(stack, used[value]) for value in operands]
+        for value in dict.fromkeys(operands):
+            del stack[bisect_left(stack, used[value])]
+            used[value] = next(clock)
+            if last_read[value] > event:
+                stack.append(used[value])
+        used.append(next(clock))
+        if event in last_read:
+            stack.append(used[event])
+    return np.array(found)
+
+
+def cost(depths: np.ndarray) -> int:
+    """Return the cost of reading values at these depths: Σ ⌈√d⌉ over the depths d of their bytes."""
+    return int(np.ceil(np.sqrt(BYTES * depths[:, None] - np.arange(BYTES))).sum())
+
+
+# ----------------------------------------------------------------------------------------------- study
+
+RULES = {  # how copies count, and whether values that are never read again stay in the stack
+    "nothing leaves the stack": (Value, True),
+    "dead values leave it": (Value, False),
+    "nothing leaves, copies free": (SharedValue, True),
+    "dead values leave, copies free": (SharedValue, False),
 }
 USUAL = next(iter(RULES))  # the rule that decides
 
@@ -72,52 +167,28 @@ class SizeCell:
 class Movement:
     """Data movement of one step, by kind of block and by each of RULES."""
 
-    costs: dict_of(BLOCKS, dict_of(RULES, Annotated[int, Meta(ge=1)]))
+    costs: dict_of(BLOCKS, dict_of(RULES, Count))
 
     def relative(self, block: str, rule: str = USUAL) -> float:
         """Return a net's cost as a multiple of the plain net's."""
         return self.costs[block][rule] / self.costs["plain"][rule]
 
 
-def trace_step(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray, *, copies: bool) -> tuple[Trace, DeepNet, Workspace]:
-    """Run a net's blocks forward and backward on Scalars, given x_0 and dL/dx_L, (D, B) each."""
-    trace = Trace(copies=copies)
-    blocks = DeepNet(**net.config | {"d_in": 0, "d_out": 0, "dtype": object}, rng=None)
-    np.copyto(blocks.params.blocks, trace.argument(net.params.blocks))
-    w = Workspace(blocks, x_0.shape[1])
-    for name in ("x", "dz", "flows"):  # to which blocks copy
-        setattr(w, name, getattr(w, name).view(Memory))
-    np.copyto(w.x[0], trace.argument(x_0))
-    for l in range(net.depth):  # as DeepNet.forward does
-        affine_forward(blocks.params.blocks[l], w.x1[l], w.z[l])
-        blocks.block.forward(w.x[l], w.branches[l], w.x[l + 1], blocks.activation)
-    gradients = blocks.backward_blocks(np.empty((x_0.shape[1], 0)), w)
-    np.copyto(next(gradients), trace.argument(dx_L))
-    for _ in gradients:
-        pass
-    return trace, blocks, w
-
-
-def measure(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray) -> dict[str, int]:
+def measure(block: str, D: int, L: int, B: int) -> dict[str, int]:
     """Trace a step of a net's blocks, and charge it by each rule."""
-    steps = {copies: trace_step(net, x_0, dx_L, copies=copies) for copies in (True, False)}
     charged = {}
-    for name, (copies, stays) in RULES.items():
-        trace, blocks, workspace = steps[copies]
-        lasting = (*blocks.params.blocks.flat, *workspace.gradients.blocks.flat)
-        found = depths(trace.events, None if stays else {scalar.number for scalar in lasting})
-        charged[name] = int(costs(found).sum())
+    for name, (kind, stays) in RULES.items():
+        events, lasting = trace_step(block, D, L, B, kind)
+        charged[name] = cost(depths(events, range(len(events)) if stays else lasting))
     return charged
 
 
 def train(task: Task, _: None) -> StudyRun:
     """Trace a step of a net of each kind."""
-    rng, charged = np.random.default_rng(0), {}
-    for block in BLOCKS:
-        D = task.cell.width_of(block)
-        net = DeepNet(1, 1, hidden=D, depth=task.cell.depth, block=block, dtype=np.float64, rng=rng)
-        charged[block] = measure(net, *rng.standard_normal((2, D, task.cell.batch)))
-    return StudyRun(None, task, net.params.blocks.size, False, {}, Movement(charged))
+    cell = task.cell
+    costs = {block: measure(block, cell.width_of(block), cell.depth, cell.batch) for block in BLOCKS}
+    n_parameters = 2 * cell.depth * cell.width * (cell.width + 1)  # of the highway net
+    return StudyRun(None, task, n_parameters, False, {}, Movement(costs))
 
 
 PANELS = [("width", "depth"), *(("parameters", name) for name in VARIED)]  # what is equal, and what is varied
@@ -143,38 +214,31 @@ def judge_saving(found: Iterable[Movement], block: str) -> Verdict:
     return combine(Verdict.REPRODUCED if saved else Verdict.NOT_REPRODUCED for saved in less)
 
 
-def varied(results: Results, name: str, equal: str = "parameters") -> dict[int, Movement]:
+def varied(results: Results, name: str, equal: str) -> dict[int, Movement]:
     """Return by one of the sizes, in its order, what was measured where all others are those of SIZES."""
-    usual, found = SizeCell(equal, **SIZES), {}
-    for cell, runs in results.by_cell().items():
-        if replace(cell, **{name: SIZES[name]}) == usual:
-            found[getattr(cell, name)] = runs[0].measured
-    return dict(sorted(found.items()))
+    usual, found = SizeCell(equal, **SIZES), {run.cell: run.measured for run in results.runs}
+    cells = {value: replace(usual, **{name: value}) for value in VARIED[name]}
+    return {value: found[cell] for value, cell in cells.items() if cell in found}
 
 
 def numbers(results: Results) -> dict:
     """Return what the page quotes, by what is equal and by block: costs as multiples of the plain net's.
 
     usual, every    of all sizes, by USUAL and by all RULES
-    depth, batch    by that size, by USUAL; the latter at equal parameters
+    depth, batch    by that size, by USUAL
     """
     found = {name: {equal: {} for equal in EQUAL} for name in ("usual", "every", "depth", "batch", "verdict")}
     for equal, block in product(EQUAL, CARRYING):
         of = [run.measured for run in results.runs if run.cell.arm == equal]
         found["usual"][equal][block] = [one.relative(block) for one in of]
         found["every"][equal][block] = [one.relative(block, rule) for one in of for rule in RULES]
+        found["verdict"][equal][block] = judge_saving(of, block)
         for name in ("depth", "batch"):
             by_size = varied(results, name, equal)
             found[name][equal][block] = {size: one.relative(block) for size, one in by_size.items()}
-        found["verdict"][equal][block] = judge_saving(of, block).value
-    multiples = [cost for of in found["every"].values() for costs in of.values() for cost in costs]
-    return found | {
-        "comparisons": len(multiples),
-        "more": sum(cost > 1 for cost in multiples),
-        "settings": len(results.runs),
-        "rules": len(RULES),
-        "margin": MARGIN,
-    }
+    multiples = [multiple for of in found["every"].values() for each in of.values() for multiple in each]
+    more = sum(multiple > 1 for multiple in multiples)
+    return found | {"settings": len(results.runs), "comparisons": len(multiples), "more": more}
 
 
 def figure(results: Results) -> Figure:

@@ -10,9 +10,7 @@ settings and the length of training. Then the model predicts the days after the 
 of its squared errors / that of the window's mean (Campbell & Thompson 2008, eq. 1).
 
 Mean T detects the second regime on those days; each fold gives an AUC. Baselines: the untrained net, a logistic
-regression that was fitted to the window's regimes, and chance, ½. (The log in commit 6305ec0 also has boosted trees,
-the block that separated the regimes best in the window, R² by regime and of the best possible predictions, and AUCs
-with shifted regimes.)
+regression that was fitted to the window's regimes, and chance, ½.
 
 Verdict on "open gates mark the nonlinear regime": the AUC of mean T in the nonlinear market has to exceed chance, that
 of the untrained net, and those of "both linear" and of "noise". Not reproduced: it falls behind one. Partly: it exceeds
@@ -24,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, product
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -38,7 +36,7 @@ from highway_networks import Config, Dataset, DeepNet, rounded
 
 from .claims import Verdict
 from .common_figures import draw_dots
-from .study import Arm, Results, Stage, Study, StudyRun, Task
+from .study import Arm, ArmCell, Results, Stage, Study, StudyRun, Task
 
 # --------------------------------------------------------------------------------------------- markets
 
@@ -101,41 +99,31 @@ def switching(uniform: np.ndarray) -> np.ndarray:
 
 # ---------------------------------------------------------------------------------------------- models
 # Each is a generator that takes days to fit, (n, d) and (n,), and later days (m, d). It yields a candidate for each
-# setting and each length of training.
+# setting and each length of training: the setting in words, its predictions (m,), and the parameters if it is a net.
 
-SEEDS, FOLDS = range(20), 3
-VALIDATION = 0.2  # share of a window that chooses the setting
-DEEP = {"depth": 10, "activation": "tanh", "init": "glorot"}  # as in most of these experiments
-SHALLOW = {"depth": 4, "activation": "relu", "init": "he"}  # as suggested for returns
-NETS = {  # 4,225 to 4,361 parameters
-    "plain, 1 block": DEEP | {"depth": 1, "block": "plain", "hidden": 61},
-    "plain, 10 blocks": DEEP | {"block": "plain", "hidden": 20},
-    "residual, scaled, 10 blocks": DEEP | {"block": "residual-scaled", "hidden": 20},
-    "highway, 10 blocks": DEEP | {"block": "highway", "hidden": 14, "gate_bias": -1.0},
-    "highway, 4 blocks": SHALLOW | {"block": "highway", "hidden": 22, "gate_bias": -1.0},
+SEEDS, FOLDS, VALIDATION = range(20), 3, 0.2  # the last: the share of a window that chooses the setting
+USUAL = {"activation": "tanh", "init": "glorot"}  # as in most of these experiments
+SUGGESTED = {"activation": "relu", "init": "he"}  # for returns
+NETS = {  # 4,225 to 4,313 parameters
+    "plain, 1 block": USUAL | {"block": "plain", "depth": 1, "hidden": 61},
+    (DEEP := "highway, 10 blocks"): USUAL | {"block": "highway", "depth": 10, "hidden": 14, "gate_bias": -1.0},
+    "highway, 4 blocks": SUGGESTED | {"block": "highway", "depth": 4, "hidden": 22, "gate_bias": -1.0},
 }
-UNTRAINED = ", untrained"
-GATED = tuple(name for name, net in NETS.items() if net["block"] == "highway")
+GATED, UNTRAINED = tuple(NETS)[1:], ", untrained"
 RATES = tuple(product((1e-3, 3e-3, 1e-2), (0.0, 3e-3, 1e-2)))  # learning rate, weight decay
 PENALTIES = tuple(10.0**power for power in range(-2, 7))
+Candidate = tuple[str, np.ndarray, np.ndarray | None]
 
 
-class Candidate(NamedTuple):
-    """A setting in words, its predictions (m,), and the parameters if it is a net."""
-
-    setting: str
-    predicted: np.ndarray
-    params: np.ndarray | None = None
-
-
-def ridge(degree: int, x: np.ndarray, y: np.ndarray, later: np.ndarray, _: Config) -> Iterator[Candidate]:
+def ridge(x: np.ndarray, y: np.ndarray, later: np.ndarray, _: Config) -> Iterator[Candidate]:
+    """Fit a linear model on the inputs and their products of two."""
     from sklearn.linear_model import Ridge
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
     for penalty in PENALTIES:
-        model = make_pipeline(PolynomialFeatures(degree, include_bias=False), StandardScaler(), Ridge(penalty))
-        yield Candidate(f"penalty {penalty:g}", model.fit(x, y).predict(later))
+        model = make_pipeline(PolynomialFeatures(2, include_bias=False), StandardScaler(), Ridge(penalty))
+        yield f"penalty {penalty:g}", model.fit(x, y).predict(later), None
 
 
 def train_net(name: str, x: np.ndarray, y: np.ndarray, later: np.ndarray, walk: Config) -> Iterator[Candidate]:
@@ -143,7 +131,7 @@ def train_net(name: str, x: np.ndarray, y: np.ndarray, later: np.ndarray, walk: 
         training = prepare(name, x, y, walk, lr=lr, weight_decay=weight_decay)
         for _ in training.epochs(scored=False):
             predicted = training.net.predict(later)[:, 0]
-            yield Candidate(f"rate {lr:g}, decay {weight_decay:g}", predicted, training.net.params.flat.copy())
+            yield f"rate {lr:g}, decay {weight_decay:g}", predicted, training.net.params.flat.copy()
 
 
 def prepare(name: str, x: np.ndarray, y: np.ndarray, walk: Config, **setting: float) -> Training:
@@ -153,17 +141,14 @@ def prepare(name: str, x: np.ndarray, y: np.ndarray, walk: Config, **setting: fl
     return Training(config, Dataset(x, y[:, None], x[:1], y[:1, None], outputs=1))  # the test day is never scored
 
 
-MODELS = {
-    "ridge": partial(ridge, 1),
-    "ridge, products of two": partial(ridge, 2),
-    **{name: partial(train_net, name) for name in NETS},
-}
+MODELS = {"ridge, products of two": ridge} | {name: partial(train_net, name) for name in NETS}
 
 
 def forecast(market: Market, day: int, walk: Config) -> tuple[dict, dict, dict]:
     """Fit and choose on the window that begins with `day`.
 
-    Return predictions by model and signals by name, (horizon,) each, for the days after it, and settings by model.
+    Return predictions by model and signals by name, (horizon,) each, for the days after it, and settings by model. A
+    net's signal is its mean T.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -173,23 +158,24 @@ def forecast(market: Market, day: int, walk: Config) -> tuple[dict, dict, dict]:
     inputs, targets = standardised(x, fit), standardised(y, fit)
 
     def error(candidate: Candidate) -> float:
-        errors = candidate.predicted[: window - fit] - targets[fit:window]
-        return float(np.nan_to_num(np.mean(errors**2), nan=np.inf))  # NaN if a net diverged
+        _, values, _ = candidate
+        mean = np.mean((values[: window - fit] - targets[fit:window]) ** 2)
+        return float(np.nan_to_num(mean, nan=np.inf))  # NaN if a net diverged
 
     given = inputs[:fit], targets[:fit], inputs[fit:], walk
     chosen = {name: min(model(*given), key=error) for name, model in MODELS.items()}
-    predicted = {name: y[:fit].mean() + y[:fit].std() * best.predicted[window - fit :] for name, best in chosen.items()}
+    predicted = {name: y[:fit].mean() + y[:fit].std() * of[window - fit :] for name, (_, of, _) in chosen.items()}
     predicted["mean"] = np.full(horizon, y[:window].mean())
 
     signals = {}
     for name in GATED:
         net = prepare(name, inputs[:fit], targets[:fit], walk).net
-        signals[f"{name}{UNTRAINED}: mean T"] = mean_gate(net, inputs[window:])
-        net.params.flat[...] = chosen[name].params
-        signals[f"{name}: mean T"] = mean_gate(net, inputs[window:])
+        signals[name + UNTRAINED] = mean_gate(net, inputs[window:])
+        net.params.flat[...] = chosen[name][-1]
+        signals[name] = mean_gate(net, inputs[window:])
     regression = LogisticRegression().fit(inputs[:window], second[:window])
     signals["logistic regression"] = regression.decision_function(inputs[window:])  # log odds of the second regime
-    return predicted, signals, {name: best.setting for name, best in chosen.items()}
+    return predicted, signals, {name: setting for name, (setting, *_) in chosen.items()}
 
 
 def standardised(days: np.ndarray, fit: int) -> np.ndarray:
@@ -202,11 +188,6 @@ def mean_gate(net: DeepNet, x: np.ndarray) -> np.ndarray:
     return np.mean([T.mean(axis=0) for (_, T), _ in net.iterate_blocks(net.embed(x))], axis=0)
 
 
-def score(y: np.ndarray, predicted: np.ndarray, mean: np.ndarray) -> float | None:
-    """Return the out-of-sample R² of predictions, given the windows' means; all (n,)."""
-    return rounded(1 - ((y - predicted) ** 2).sum() / ((y - mean) ** 2).sum())
-
-
 def auc(signal: np.ndarray, second: np.ndarray) -> float:
     """Return the share of pairs, a day of each regime, in which the second's signal is higher (Mann & Whitney 1947)."""
     from scipy.stats import rankdata
@@ -216,22 +197,7 @@ def auc(signal: np.ndarray, second: np.ndarray) -> float:
     return (rankdata(signal)[second].sum() - n * (n + 1) / 2) / pairs if pairs else math.nan
 
 
-def detect(signal: np.ndarray, second: np.ndarray) -> float | None:
-    """Return the AUC of a signal for the second regime, (folds, n) each.
-
-    Each fold is ranked by itself: its net is another one, in which a gate may mean the opposite.
-    """
-    return rounded(np.mean([*map(auc, signal, second)]))
-
-
 # ----------------------------------------------------------------------------------------------- study
-
-
-@dataclass(frozen=True)
-class MarketCell:
-    """One of MARKETS, as the arm of a study."""
-
-    arm: Literal[*MARKETS]
 
 
 @dataclass
@@ -252,31 +218,25 @@ def train(task: Task, _: Any) -> StudyRun:
     market = simulate(task.cell.arm, walk.n_train + FOLDS * walk.n_test, walk.seed)
     with threadpool_limits(1):
         folds = [forecast(market, fold * walk.n_test, walk) for fold in range(FOLDS)]
-    _, y, second = (days[walk.n_train :] for days in market)
-    forecasts, detectors, settings = zip(*folds, strict=True)
-    predicted = {name: np.concatenate([fold[name] for fold in forecasts]) for name in forecasts[0]}
-    mean = predicted.pop("mean")
-    signals = {name: np.array([fold[name] for fold in detectors]) for name in detectors[0]}  # (folds, horizon)
-    found = Walked(
-        r2={name: score(y, values, mean) for name, values in predicted.items()},
-        auc={name: detect(signal, second.reshape(signal.shape)) for name, signal in signals.items()},
-        settings={name: [fold[name] for fold in settings] for name in MODELS},
+    predicted, signals, settings = (
+        {name: [fold[name] for fold in part] for name in part[0]} for part in zip(*folds, strict=True)
     )
-    return StudyRun(None, task, 0, False, {}, found)
-
-
-def configure(fields: Mapping, cell: MarketCell, stage: Stage) -> Config:
-    """Return the walk through a market: `n_train` days in a window, then `n_test` days that are predicted."""
-    return Config(**fields, n_train=3_000, n_test=1_000)
+    y, second = (days[walk.n_train :].reshape(FOLDS, walk.n_test) for days in (market.y, market.second))
+    squares = {name: float(((y - of) ** 2).sum()) for name, of in predicted.items()}
+    r2 = {name: rounded(1 - squares[name] / squares["mean"]) for name in predicted if name != "mean"}
+    # Each fold is ranked by itself: its net is another one, in which a gate may mean the opposite.
+    detected = {name: rounded(np.mean([*map(auc, of, second)])) for name, of in signals.items()}
+    return StudyRun(None, task, 0, False, {}, Walked(r2, detected, settings))
 
 
 DATASET = None
 STUDY = Study(
     {market: Arm({"block": "highway"}, {}) for market in MARKETS},
-    [*map(MarketCell, MARKETS)],
+    [*map(ArmCell, MARKETS)],
     [Stage(SEEDS, 60, result="scored")],
-    configure=configure,
-    criteria={"1 - AUC": lambda run: 1 - (run.measured.auc[f"{GATED[0]}: mean T"] or 0)},
+    # `n_train` days in a window, then `n_test` days that are predicted:
+    configure=lambda fields, cell, stage: Config(**fields, n_train=3_000, n_test=1_000),
+    criteria={"1 - AUC": lambda run: 1 - (run.measured.auc[DEEP] or 0)},
     config=Config,
     measured=Walked,
 )
@@ -298,12 +258,11 @@ def by_market(results: Results, kind: str, name: str) -> dict[str, np.ndarray]:
     return {cell.arm: np.array([getattr(run.measured, kind)[name] for run in runs], float) for cell, runs in found}
 
 
-def leads_of_gates(auc: Mapping[str, Mapping[str, np.ndarray]], net: str) -> dict[str, Interval]:
+def leads_of_gates(trained: Mapping[str, np.ndarray], untrained: Mapping[str, np.ndarray]) -> dict[str, Interval]:
     """Return the AUC of a net's mean T in the nonlinear market minus that of each baseline, paired by seed."""
-    mean_T, untrained = auc[f"{net}: mean T"], auc[f"{net}{UNTRAINED}: mean T"]
     baselines = {"chance": 0.5, "untrained": untrained["nonlinear"]}
-    baselines |= {market: mean_T[market] for market in ("both linear", "noise")}
-    return {name: interval(mean_T["nonlinear"] - of) for name, of in baselines.items()}
+    baselines |= {market: trained[market] for market in ("both linear", "noise")}
+    return {name: interval(trained["nonlinear"] - of) for name, of in baselines.items()}
 
 
 def judge_gates(leads: Mapping[str, Interval]) -> Verdict:
@@ -319,23 +278,23 @@ def judge_gates(leads: Mapping[str, Interval]) -> Verdict:
 def numbers(results: Results) -> dict:
     """Return what the page quotes, by market or by net.
 
-    auc           of each signal;    leads, verdict    of mean T of each net, over the baselines
-    lead          in R², of the deep highway net over each model
-    highest_rate  the share of a net's fits that chose the highest learning rate
+    auc             of a signal in the nonlinear market
+    leads, verdict  of mean T of each net, over the baselines
+    lead            in R², of the deep highway net over a model, in each market
+    highest_rate    the share of a net's fits that chose the highest learning rate
     """
-    first, runs = results.runs[0].measured, [run.measured for run in results.runs]
-    auc = {signal: by_market(results, "auc", signal) for signal in first.auc}
-    r2 = {model: by_market(results, "r2", model) for model in first.r2}
-    leads = {net: leads_of_gates(auc, net) for net in GATED}
-    chosen = {net: [setting for run in runs for setting in run.settings[net]] for net in NETS}
+    leads = {net: leads_of_gates(*(by_market(results, "auc", net + of) for of in ("", UNTRAINED))) for net in GATED}
+    r2 = {model: by_market(results, "r2", model) for model in MODELS}
+    chosen = {net: [setting for run in results.runs for setting in run.measured.settings[net]] for net in NETS}
     highest = f"rate {RATES[-1][0]:g},"
     return {
-        "auc": {signal: {market: interval(of[market]) for market in MARKETS} for signal, of in auc.items()},
-        "leads": leads,
-        "verdict": {net: judge_gates(leads[net]).value for net in GATED},
-        "lead": {
-            model: {of: interval(r2[GATED[0]][of] - scores[of]) for of in MARKETS} for model, scores in r2.items()
+        "auc": {
+            signal: interval(by_market(results, "auc", signal)["nonlinear"])
+            for signal in (DEEP + UNTRAINED, "logistic regression")
         },
+        "leads": leads,
+        "verdict": {net: judge_gates(leads[net]) for net in GATED},
+        "lead": {model: {of: interval(r2[DEEP][of] - r2[model][of]) for of in r2[DEEP]} for model in MODELS},
         "highest_rate": {net: np.mean([of.startswith(highest) for of in chosen[net]]) for net in NETS},
     }
 
@@ -345,8 +304,8 @@ def figure(results: Results) -> Figure:
     figure, panels = new_figure("Gates mark noise better than nonlinearity", 3.4, ncols=2, sharex=True, sharey=True)
     for axes, net in zip(panels, GATED, strict=True):
         axes.axvline(0.5, color=FAINT_INK, linewidth=1, zorder=0)
-        for of, shift, color in ((net, -0.15, COLORS["highway"]), (f"{net}{UNTRAINED}", 0.25, FAINT_INK)):
-            auc = by_market(results, "auc", f"{of}: mean T")
+        for of, shift, color in ((net, -0.15, COLORS["highway"]), (net + UNTRAINED, 0.25, FAINT_INK)):
+            auc = by_market(results, "auc", of)
             for row, market in enumerate(ROWS):
                 mean, half = interval(auc[market])
                 draw_dots(axes, auc[market], row + shift, color=color)

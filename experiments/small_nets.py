@@ -4,8 +4,6 @@ The article of `gate_explorer` lets a visitor train nets of 20 units on scikit-l
 through NETS. One net proves little, so each is trained here with twenty seeds; the article draws them faintly behind
 the visitor's own. Here NumPy draws weights and batches, there the page does. All else is the same. The settings were
 chosen by looking at a few trials: they are examples and no comparison. A run that diverges counts as one that guesses.
-
-    python -m experiments small_nets run
 """
 
 from functools import partial
@@ -64,8 +62,6 @@ def numbers(results: Results) -> dict:
         "lowest": [min(of) for of in found],
         "highest": [max(of) for of in found],
         "seeds": {len(of) for of in found},
-        "blocks": [net["depth"] for net in NETS],
-        **SHARED,
     }
 
 

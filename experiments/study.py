@@ -72,6 +72,13 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class ArmCell:
+    """An arm in its only size, or one that chooses a setting once for all its sizes."""
+
+    arm: str
+
+
+@dataclass(frozen=True)
 class Stage:
     """Runs of each cell's settings that are the `best` by any criterion in the stages before; None: of all on offer.
 
@@ -467,6 +474,12 @@ class Results:
 def accuracies(runs: Iterable[StudyRun]) -> np.ndarray:
     """Return the accuracy of each run in %, on test samples if the runs are results."""
     return 100 * np.array([run.accuracy for run in runs])
+
+
+def gains(runs: Iterable[StudyRun], others: Iterable[StudyRun]) -> np.ndarray:
+    """Return the points of accuracy by which runs are ahead of others of the same seeds, (seeds,)."""
+    own, theirs = ({run.config.seed: 100 * run.accuracy for run in of} for of in (runs, others))
+    return np.array([own[seed] - theirs[seed] for seed in own if seed in theirs])
 
 
 def score_loss(run: StudyRun) -> float:

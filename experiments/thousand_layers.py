@@ -37,8 +37,6 @@ The last was fixed before any residual net was trained, as was what is asked of 
 before the runs of 30 epochs. All others were written after runs of 3 epochs, that of the factors 1 − T after all runs,
 and two were changed then: "does not stall" asked for use of the blocks, too, and "about 95 %" allowed for no more than
 the margin on either side. A diverged run counts as one that guesses.
-
-    python -m experiments thousand_layers run                      also with --study long, --study residual
 """
 
 import copy
@@ -48,7 +46,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from highway_lab.fields import Count, Score, Share, lists_of
+from highway_lab.fields import Score, Share
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.logs import rounded_all
 from highway_lab.nets import without
@@ -66,6 +64,7 @@ DEPTHS = (DEEPEST, SHALLOWER, 10)
 RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 CHOOSING_SEED, SEEDS = 100, range(3)
 EPOCHS, LONG_EPOCHS = 3, 30
+GUESSING = 2.30116  # nats: the entropy of MNIST's training labels, the least loss of the same answer for every image
 GATE_IMAGES = 1_000  # training images over which mean T is taken
 KEPT = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # numbers of blocks that stay while all others are closed
 TOLERANCE = 0.001  # test accuracy that the blocks that are not needed may be worth
@@ -84,83 +83,57 @@ OPTIONS = {name: {"block": "highway", "gate_bias": bias} for bias, name in HIGHW
 LONG_RATES = {HIGHWAY[-6.0]: 0.3, HIGHWAY[COPIES]: 0.03, NO_BLOCKS: 0.03}  # those that were chosen for 3 epochs
 
 
-# ------------------------------------------------------------------------------------- what is measured
-
-
-@dataclass
-class Blocks:
-    """What the blocks of a trained net do.
-
-    untrained, trained   mean T of each block over GATE_IMAGES training images, before and after; null without gates
-    kept, scores         numbers k of blocks, and test accuracy with all but the k of the highest mean T closed; last: L
-    """
-
-    untrained: lists_of(Share, "L") | None
-    trained: lists_of(Share, "L") | None
-    kept: lists_of(Count, "kept")
-    scores: lists_of(Share, "kept")
-
-
 @dataclass
 class DeepMeasured:
     """What is measured after the last epoch, losses in nats; null where a run diverged.
 
-    train_loss      of a result, over `n_scored` training images
-    guessing_loss   of a result, the least of a net that gives every training image the same answer; never null
-    score           of a result, on test images
-    score_loss      on test images or, of a run that chooses, validation images
-    blocks          of a result; null where the blocks are plain, too
+    train_loss   of a result, over `n_scored` training images
+    score        of a result, on test images
+    score_loss   on test images or, of a run that chooses, validation images
+    carried      of a result, the share of an input that its untrained blocks copy to their end, Π(1 − mean T) over
+                 GATE_IMAGES training images; null without gates
+    scores       of a result, test accuracy with all but the k blocks of the highest mean T closed, for each k of KEPT
+                 and all; of residual blocks, with all closed and with none; null where blocks are plain
     """
 
     train_loss: float | None = None
-    guessing_loss: float | None = None
     score: Score | None = None
     score_loss: float | None = None
-    blocks: Blocks | None = None
+    carried: Share | None = None
+    scores: list[Share] | None = None
 
 
-def entropy(y: np.ndarray) -> float:
-    """Return the entropy (nats) of classes y (n,): the least loss of a net that gives every image the same answer."""
-    shares = np.unique(y, return_counts=True)[1] / len(y)
-    return float(-shares @ np.log(shares))
-
-
-def mean_T(training: Training) -> list[float] | None:
-    """Return the mean T of each block of a net as it is, as the log has it; None for one without gates."""
+def mean_T(training: Training) -> np.ndarray:
+    """Return the mean T of each block of a net as it is, (L,)."""
     net, images = training.net, training.data.train_x[:GATE_IMAGES]
-    return rounded_all(net.gate_means(net.preprocess(images)), digits=4) if net.has_gates else None
+    return np.array(rounded_all(net.gate_means(net.preprocess(images)), digits=4))
 
 
-def measure_blocks(training: Training, untrained: list[float] | None) -> Blocks | None:
-    """Measure a trained net with fewer and fewer of its blocks open; a residual one with all branches and with none."""
-    net, data, trained, kind = training.net, training.data, mean_T(training), training.config.block
-    if kind == "highway" and net.depth:
-        order = np.argsort(-np.array(trained), kind="stable")
-        kept = [*(k for k in KEPT if k < net.depth), net.depth]
-        shortened = [without(net, order[k:]) for k in kept]
+def measure_blocks(training: Training) -> list[float] | None:
+    """Return the test accuracy of a trained net with more and more of its blocks open; None if they are plain."""
+    net, data, kind = training.net, training.data, training.config.block
+    if kind == "highway":
+        order = np.argsort(-mean_T(training), kind="stable")
+        nets = [without(net, order[k:]) for k in (*(k for k in KEPT if k < net.depth), net.depth)]
     elif kind.startswith("residual"):
-        kept, bare = [0, net.depth], copy.deepcopy(net)
-        bare.params["W_H"] = bare.params["b_H"] = 0  # so that H is 0
-        shortened = [bare, net]
+        nets = [copy.deepcopy(net), net]
+        nets[0].params["W_H"] = nets[0].params["b_H"] = 0  # so that H is 0
     else:
         return None
-    scores = [evaluate(of, data.test_x, data.test_y, training.loss)[1] for of in shortened]
-    return Blocks(untrained, trained, kept, scores)
+    return [evaluate(of, data.test_x, data.test_y, training.loss)[1] for of in nets]
 
 
 def train(task: Task, data: Dataset) -> StudyRun:
     """Train one net, and measure it: one that chooses on validation images alone."""
     training, measured = Training(task.config, data), DeepMeasured()
     with one_thread():
-        untrained = mean_T(training)
+        carried = rounded(np.prod(1 - mean_T(training))) if training.net.has_gates else None
         for _ in training.epochs():
             pass
         history = training.history
-        if task.result:
-            measured.guessing_loss = rounded(entropy(training.data.train_y))
         if task.result and not training.diverged:
-            measured.train_loss, measured.score = history.train_loss[-1], history.test_score[-1]
-            measured.score_loss, measured.blocks = history.test_loss[-1], measure_blocks(training, untrained)
+            last = (column[-1] for column in (history.train_loss, history.test_score, history.test_loss))
+            measured = DeepMeasured(*last, carried, measure_blocks(training))
         elif not training.diverged:
             measured.score_loss = history.validation_loss[-1]
     return StudyRun(None, task, training.net.n_trained, training.diverged, {}, measured)
@@ -201,21 +174,26 @@ def nets(results: Mapping[str, Results], *endings: str) -> dict[tuple[str, int],
 
 def judge_training(runs: Sequence[StudyRun]) -> Verdict:
     """Judge whether nets train, by orders of magnitude of the training loss below that of guessing."""
-    ratios = [run.measured.guessing_loss / (run.measured.train_loss or run.measured.guessing_loss) for run in runs]
+    ratios = [GUESSING / (run.measured.train_loss or GUESSING) for run in runs]
     return judge_better(interval(np.log10(ratios)), LOSS_MARGIN)
 
 
-def count_needed(blocks: Blocks) -> int:
-    """Return the least k from which on no score is more than the tolerance below that of the whole net."""
-    short = np.flatnonzero(np.array(blocks.scores) < blocks.scores[-1] - TOLERANCE)
-    return blocks.kept[short[-1] + 1 if len(short) else 0]
+def count_needed(scores: Sequence[float]) -> int:
+    """Return the least k of KEPT from which on no score is more than the tolerance below that of the whole net."""
+    short = np.flatnonzero(np.array(scores) < scores[-1] - TOLERANCE)
+    return KEPT[short[-1] + 1 if len(short) else 0]
 
 
 def best_validated(results: Mapping[str, Results], arms: Iterable[str]) -> str:
     """Return the arm whose deepest nets have the lowest validation loss."""
     cells = [Cell(arm, UNITS, DEEPEST) for arm in arms]
-    tries = {cell.arm: of.tries(cell) for of in results.values() for cell in cells if cell in of.rungs}
-    return min(filter(tries.get, tries), key=lambda arm: min(map(score_loss, tries[arm])))
+    found = [(of, cell) for of in (results[""], results["residual"]) for cell in cells if cell in of.rungs]
+    return min(found, key=lambda pair: min(map(score_loss, pair[0].tries(pair[1]))))[1].arm
+
+
+def lead(runs: Sequence[StudyRun], others: Sequence[StudyRun]) -> Interval:
+    """Return the points of test accuracy by which runs outperform others."""
+    return difference(accuracies(runs), accuracies(others))
 
 
 def numbers(results: Mapping[str, Results]) -> dict:
@@ -228,17 +206,17 @@ def numbers(results: Mapping[str, Results]) -> dict:
     short, long = nets(results, "", "residual"), nets(results, "long")
     bias_of = {name: bias for bias, name in HIGHWAY.items()}
     deepest = {bias_of.get(arm, arm): runs for (arm, depth), runs in (short | long).items() if depth == DEEPEST}
-    blocks = {of: [run.measured.blocks for run in runs if run.measured.blocks] for of, runs in deepest.items()}
-    needed = {bias: [*map(count_needed, blocks[bias])] for bias in HIGHWAY}
+    scores = {of: [run.measured.scores for run in runs if run.measured.scores] for of, runs in deepest.items()}
+    needed = {bias: [*map(count_needed, scores[bias])] for bias in HIGHWAY}
     trains = {bias: judge_training(deepest[bias]) for bias in HIGHWAY}
-    shares = {bias: np.mean([np.prod(1 - np.array(of.untrained)) for of in blocks[bias]]) for bias in HIGHWAY}
+    shares = {bias: np.mean([run.measured.carried for run in deepest[bias]]) for bias in HIGHWAY}
     found = {
         of: {
             "bias": of,
             "epochs": runs[0].config.epochs,
             "accuracy": accuracies(runs).mean(),
             "over_none": lead(runs, (short if runs[0].config.epochs == EPOCHS else long)[NO_BLOCKS, 0]),
-            "lost": sorted(100 * (each.scores[-1] - each.scores[0]) for each in blocks[of]),
+            "lost": sorted(100 * (each[-1] - each[0]) for each in scores[of]),
             "lowest_rate": runs[0].config.lr == min(RATES),
         }
         for of, runs in deepest.items()
@@ -271,11 +249,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "over_highway": over_highway,
         "rivals": [rival, best],
     }
-
-
-def lead(runs: Sequence[StudyRun], others: Sequence[StudyRun]) -> Interval:
-    """Return the points of test accuracy by which runs outperform others."""
-    return difference(accuracies(runs), accuracies(others))
 
 
 def figure(results: Mapping[str, Results]) -> Figure:

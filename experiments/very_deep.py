@@ -11,25 +11,21 @@ below CONVERGED. A blog says that both extremes fail, here the highest and the l
 with a more negative bias when in doubt: nets from the lowest must be more accurate than those from the highest. It says
 that biases need not be exact: from FIRST down the mean accuracies must lie within a point. A run that diverges counts
 as one that guesses.
-
-    python -m experiments very_deep run                  by gate bias
-    python -m experiments very_deep run --study depth    by depth
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from highway_lab.fields import Score, Share
 from highway_lab.intervals import difference, interval
-from highway_lab.logs import grouped, rounded_all
-from highway_networks import GATE_SAMPLES, DeepNet
+from highway_lab.logs import grouped
+from highway_networks import GATE_SAMPLES, DeepNet, rounded
 
 from . import study_command
 from .claims import ACCURACY_MARGIN, Verdict, combine, judge_better
-from .study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, accuracies
+from .study import Arm, Cell, Measured, Results, Stage, Study, StudyRun
 
 BIASES = (4.0, 2.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -10.0, -20.0, -40.0)
 DEEP, DEEPER = (20, 100), (50, 100, 200, 500, 1000)  # blocks, by gate bias and by depth
@@ -38,22 +34,11 @@ FIRST = -2.0  # the highest bias from which nets are asked not to hang on it
 CONVERGED = 50.0  # % of test accuracy
 
 
-@dataclass
-class DeepMeasured:
-    """What is measured after the last epoch; null where a run diverged.
-
-    mean_T   mean of T over units and the first test samples, by block, (L,); null without gates
-    """
-
-    train_loss: float | None
-    score: Score | None
-    mean_T: list[Share | None] | None
-
-
-def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> DeepMeasured:
-    """Measure the mean gates of a trained net on the first of the samples x (n, ...) that score it."""
-    gates = net.gate_means(net.preprocess(x[:GATE_SAMPLES])) if net.has_gates else None
-    return DeepMeasured(common.train_loss, common.score, None if gates is None else rounded_all(gates, digits=4))
+def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> Measured:
+    """Measure the effective depth of a trained net on fewer of the samples x (n, ...) that score it."""
+    if common.effective_depth is None:
+        return common
+    return replace(common, effective_depth=rounded(net.gate_means(net.preprocess(x[:GATE_SAMPLES])).sum(), digits=4))
 
 
 train = partial(study_command.train, measure=measure)
@@ -68,7 +53,6 @@ def study(cells: Sequence[Cell], biases: Sequence[float], lr: float, epochs: int
         cells,
         [Stage(range(3), epochs, options={"n_train": n_train, "n_test": 2_000}, result="scored")],
         own=lambda name, arm: Cell(name, 50, DEEP[0]),
-        measured=DeepMeasured,
     )
 
 
@@ -84,16 +68,23 @@ STUDY = {  # by the endings of their logs
 }
 
 
-Scores = Mapping[int, Mapping[float, np.ndarray]]  # test accuracies in %, one a seed, by blocks and gate bias
+Found = dict[int, dict[float, np.ndarray]]  # a number of each seed, by blocks and gate bias
 
 
-def by_bias(results: Results) -> dict[int, dict[float, list[StudyRun]]]:
-    """Return the runs of highway nets by blocks and gate bias."""
-    return {
-        cell.depth: grouped(runs, lambda run: run.config.gate_bias)
-        for cell, runs in results.by_cell().items()
-        if cell.arm == "highway"
-    }
+def by_bias(results: Results, number: Callable[[StudyRun], float] = lambda run: 100 * run.accuracy) -> Found:
+    """Return a number of each highway net: test accuracy in % or another."""
+    found = {cell.depth: runs for cell, runs in results.by_cell().items() if cell.arm == "highway"}
+    by_depth = {depth: grouped(runs, lambda run: run.config.gate_bias) for depth, runs in found.items()}
+    return {depth: {bias: np.array([*map(number, of[bias])]) for bias in of} for depth, of in by_depth.items()}
+
+
+def means(found: Found) -> dict[int, dict[float, float]]:
+    return {depth: {bias: of[bias].mean() for bias in of} for depth, of in found.items()}
+
+
+def growth(run: StudyRun) -> float:
+    """Return how many times larger mean T has become by training."""
+    return run.measured.effective_depth / run.config.depth * (1 + np.exp(-run.config.gate_bias))
 
 
 def fails(scores: np.ndarray) -> Verdict:
@@ -101,41 +92,29 @@ def fails(scores: np.ndarray) -> Verdict:
     return judge_better(interval(CONVERGED - scores), 0)
 
 
-def judge_extremes(scores: Scores) -> Verdict:
+def judge_extremes(scores: Found) -> Verdict:
     """Judge whether nets fail from the highest bias, and from the lowest."""
     return combine(combine(fails(of[end(of)]) for of in scores.values()) for end in (max, min))
 
 
-def judge_doubt(scores: Scores) -> Verdict:
+def judge_doubt(scores: Found) -> Verdict:
     """Judge whether nets from the lowest bias are more accurate than those from the highest."""
     leads = [difference(of[min(of)], of[max(of)]) for of in scores.values()]
     return combine(judge_better(lead, ACCURACY_MARGIN) for lead in leads)
 
 
-def spread(scores: Mapping[float, Sequence[float]]) -> float:
-    """Return by how much the mean accuracies from FIRST and from lower biases differ, in points."""
-    means = [np.mean(of) for bias, of in scores.items() if bias <= FIRST]
-    return float(max(means) - min(means))
-
-
 def numbers(results: Mapping[str, Results]) -> dict:
     """Return what the page quotes; by blocks and gate bias, accuracies in % and how many times larger T has become."""
-    runs = by_bias(results[""])
-    scores = {depth: {bias: accuracies(of[bias]) for bias in of} for depth, of in runs.items()}
-    spreads = {depth: spread(of) for depth, of in scores.items()}
-    exact = combine(Verdict.REPRODUCED if of < 1 else Verdict.NOT_REPRODUCED for of in spreads.values())
-    leads = [accuracies(of[USED]) - accuracies(of[COPIES]) for of in by_bias(results["depth"]).values()]
+    scores, by_depth = by_bias(results[""]), by_bias(results["depth"])
+    accuracy = means(scores)
+    spread = {depth: np.ptp([of[bias] for bias in of if bias <= FIRST]) for depth, of in accuracy.items()}
+    exact = combine(Verdict.REPRODUCED if of < 1 else Verdict.NOT_REPRODUCED for of in spread.values())
     return {
         "verdict": {"extremes": judge_extremes(scores), "doubt": judge_doubt(scores), "exact": exact},
-        "spread": spreads,
-        "accuracy": {depth: {bias: of[bias].mean() for bias in of} for depth, of in scores.items()},
-        "failing": {
-            depth: [bias for bias in BIASES if fails(of[bias]) == "reproduced"] for depth, of in scores.items()
-        },
-        "growth": {
-            depth: {bias: np.mean([run.measured.mean_T for run in of[bias]]) * (1 + np.exp(-bias)) for bias in of}
-            for depth, of in runs.items()
-        },
-        "lead": interval(np.mean(leads, axis=0)),
+        "spread": spread,
+        "accuracy": accuracy,
+        "failing": {depth: [bias for bias in of if fails(of[bias]) == "reproduced"] for depth, of in scores.items()},
+        "growth": means(by_bias(results[""], growth)),
+        "lead": interval(np.mean([of[USED] - of[COPIES] for of in by_depth.values()], axis=0)),
         "seeds": {len(of) for depth in scores.values() for of in depth.values()},
     }

@@ -13,9 +13,9 @@ from conv_highway_networks import ConvNet
 from conv_recipes import NETS, configure
 from experiments import common, conv_tables
 from experiments.claims import Verdict
-from experiments.conv_tables import BlockCell, TableMeasured
+from experiments.conv_tables import TableMeasured
 from experiments.looks import conv_gates
-from experiments.study import Results, StudyRun, Task
+from experiments.study import ArmCell, Results, StudyRun, Task, gains
 from highway_lab.intervals import interval
 from highway_lab.training import Training
 
@@ -28,7 +28,7 @@ def runs_of(net: str, *accuracies: float, **fields: object) -> list[StudyRun]:
     for seed, accuracy in enumerate(accuracies):
         config = configure(net, **{"epochs": 20, "n_test": 10_000, "seed": seed} | fields)
         measured = TableMeasured(None if math.isnan(accuracy) else accuracy, None)
-        task = Task(BlockCell(config.block), (), config, "scored")
+        task = Task(ArmCell(config.block), (), config, "scored")
         runs.append(StudyRun(None, task, 1000, math.isnan(accuracy), {}, measured))
     return runs
 
@@ -38,7 +38,7 @@ def runs_of(net: str, *accuracies: float, **fields: object) -> list[StudyRun]:
 
 def test_a_killed_run_resumes_and_another_data_set_does_not_resume_it(workdir, digits, monkeypatch):
     config = configure("digits", epochs=2, n_train=100, n_validation=20, n_test=20)
-    task = Task(BlockCell("highway"), (), config, "scored")
+    task = Task(ArmCell("highway"), (), config, "scored")
     whole = conv_tables.train(task, digits)
     seen = []
     monkeypatch.setattr(Training, "_train_epoch", lambda training: seen.append(training))
@@ -52,13 +52,13 @@ def test_a_killed_run_resumes_and_another_data_set_does_not_resume_it(workdir, d
 def test_a_run_that_chooses_is_scored_on_validation_images(workdir, digits):
     config = configure("digits", epochs=1, n_train=100, n_validation=20, n_test=30)
     for result, column in (("", "validation_score"), ("scored", "test_score")):
-        run = conv_tables.train(Task(BlockCell("highway"), (), config, result), digits)
+        run = conv_tables.train(Task(ArmCell("highway"), (), config, result), digits)
         assert run.measured.score == run.history[column][-1]
 
 
 def test_a_large_net_is_timed_step_by_step(digits):
     config = configure("digits", epochs=5)
-    run = conv_tables.train(Task(BlockCell("highway"), (), config, conv_tables.TIMED[0]), digits)
+    run = conv_tables.train(Task(ArmCell("highway"), (), config, conv_tables.TIMED[0]), digits)
     assert run.measured.seconds_a_step > 0
     assert run.history == {}
 
@@ -135,7 +135,7 @@ def test_images_count_beside_seeds_where_a_part_of_them_is_scored():
 
 def test_runs_are_compared_seed_by_seed():
     runs, others = runs_of("mnist-8", 0.9, 1.0), runs_of("mnist-8", 0.8, 0.9, 0.8)[::-1]
-    np.testing.assert_allclose(conv_tables.gains(runs, others), [10, 10])
+    np.testing.assert_allclose(gains(runs, others), [10, 10])
 
 
 # ------------------------------------------------------------------------------- where gates open

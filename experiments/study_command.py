@@ -116,8 +116,9 @@ def schema_of(study: Study) -> Any:
 
 
 def train_task(module: str, task: Task, data: Dataset) -> StudyRun:
-    """Train one run of the study in a module, which may have a `train` of its own."""
-    return getattr(import_module(module), "train", train)(task, data)
+    """Train one run of the study in a module, which may have a `train` of its own, with one BLAS thread."""
+    with one_thread():
+        return getattr(import_module(module), "train", train)(task, data)
 
 
 def train(
@@ -225,7 +226,7 @@ class Experiment:
             parser.set_defaults(action=action, study=self.first, next=False, model=None)
             if name == "run":
                 if self.datasets[self.first]:
-                    add_data_flags(parser, self.datasets[self.first], folders=self.looks)
+                    add_data_flags(parser, self.datasets[self.first], folders=False)
                     parser.set_defaults(dataset=None)
                 parser.add_argument("--smoke", action="store_true", help="take a budget of seconds, on the digits")
                 add_job_flags(parser)
@@ -359,7 +360,7 @@ class Experiment:
             study, job = self.contents.of_net(study, arguments.model, data), job.named_after(arguments.model)
         elif self.looks and name != self.datasets[ending] and not arguments.smoke:
             found = f"expected a net that was trained on {name}, found none"
-            raise InputError(f"--model: {found}; train one with the same --dataset and --size, and --save-model")
+            raise InputError(f"--model: {found}; train one with the same --dataset, and --save-model")
         elif arguments.smoke:
             study = study.small()
         with lock_log(job.path):

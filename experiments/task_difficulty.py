@@ -129,7 +129,7 @@ def see(net: DeepNet, data: Dataset) -> Seen:
         loss=rounded(loss[-1]),
         test_score=rounded(evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])[1]),
         lesioned_error=rounded_all(error[:-1]),
-        idle_share=rounded_all(np.divide(measurement.count_idle(error), net.depth)),
+        idle_share=rounded_all([measurement.idle_share(error, 100 * of) / 100 for of in measurement.IDLE_THRESHOLDS]),
         closed_from_back=rounded_all(from_back),
         needed=net.depth - measurement.count_spared(from_back),
         mean_T=rounded_all(measurement.measure_gates(net, data.train_x).T.mean(axis=1)),

@@ -22,7 +22,7 @@ from highway_lab.nets import without
 from highway_networks import ACTIVATIONS, BLOCKS, INITS, Dataset, DeepNet, as_inputs
 
 TEMPLATE, EXPERIMENT = gate_explorer.template(), load("gate_explorer")
-COMMON = Look("net.npz", None, 0.0, 1.0, 1.0)
+COMMON = Look("net.npz", None, 1.0)
 NET = {"hidden": 5, "depth": 3, "block": "highway", "gate_bias": -1.0}
 
 
@@ -165,10 +165,10 @@ def test_lesions_are_shown_of_this_very_net_only(digits, saved):
             assert run_and_plot()["lesions"] is None
     found, log = run_and_plot()["lesions"], load("lesions").read(log_of_net("lesions-digits", "mine.npz"))
     net = log.runs[0].measured
-    assert (found["none"], found["each"]) == (net.error, net.lesioned_error)
+    assert (found["none"], found["each"]) == (net.errors[-1], net.errors[:-1])
     of = found["trained"]
     assert of["first"][-1] == of["last"][-1]  # no layer is left
-    assert of["first"] == net.closings["first first"].errors != of["last"]
+    assert of["first"] == net.closed_from_front != of["last"]
     assert found["untrained"]["last"][0] != of["last"][0]
 
 

@@ -318,9 +318,9 @@ def test_layers_are_closed_by_clicks_drags_keys_and_from_both_ends(opened, log):
 def test_the_page_says_what_was_measured_of_the_closed_layers(opened, log):
     runs, L = load("lesions").read(committed_log("runs/lesions.json")).runs, len(log.trained.layers)
     (net,) = (run.measured for run in runs if run.measured.sha256 == log.sha256)
-    trained, untrained = net.closings["first first"].errors, log.untrained_errors["first"]
+    trained, untrained = net.closed_from_front, log.untrained_errors["first"]
     cases = [(range(1, k + 1), 1 - trained[k], untrained[k]) for k in (1, 2, L)]
-    cases += [([7], net.lesioned_error[6], None), *((layers, None, None) for layers in ([7, 9], [9, L]))]
+    cases += [([7], net.errors[6], None), *((layers, None, None) for layers in ([7, 9], [9, L]))]
     for layers, share, error in cases:
         opened.click("#reset")
         for layer in layers if len(layers) < 3 else ():
@@ -333,7 +333,7 @@ def test_the_page_says_what_was_measured_of_the_closed_layers(opened, log):
         marked = opened.run("return [...document.querySelectorAll('#lesions circle')].map(c => c.matches('.closed'))")
         assert (np.flatnonzero(marked) + 1).tolist() == [*layers]
     opened.run("document.getElementById('errors').closest('details').open = true")
-    rows = zip(["none", *range(1, L + 1)], [net.error, *net.lesioned_error], strict=True)
+    rows = zip(["none", *range(1, L + 1)], [net.errors[-1], *net.errors[:-1]], strict=True)
     assert opened.find("id", "errors").text.splitlines()[1:] == [f"{name} {100 * of:.2f} %" for name, of in rows]
 
 

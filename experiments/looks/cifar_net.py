@@ -53,20 +53,19 @@ STUDY = Study(
 
 
 def means(runs: Iterable[StudyRun], field: str) -> dict[float, np.ndarray]:
-    """Return a field by rate and epoch, (epochs + 1,): the mean over seeds, NaN where one has diverged."""
-    found = {}
-    for lr, seeds in grouped(runs, lambda run: run.config.lr).items():
-        curves = np.full((len(seeds), seeds[0].config.epochs + 1), np.nan)
-        for curve, run in zip(curves, seeds, strict=True):
-            curve[: len(run.history[field])] = run.history[field]
-        found[lr] = curves.mean(axis=0)
-    return found
+    """Return a field by rate and epoch, (epochs + 1,): the mean over seeds, of rates with which none has diverged."""
+    by_rate = grouped(runs, lambda run: run.config.lr).items()
+    return {
+        lr: np.mean([run.history[field] for run in seeds], axis=0)
+        for lr, seeds in by_rate
+        if not any(run.diverged for run in seeds)
+    }
 
 
 def choose(runs: list[StudyRun]) -> tuple[float, float, int]:
     """Return the margin, and rate and epochs of the lowest training loss within it of the highest accuracy."""
     scores, losses = means(runs, "test_score"), means(runs, "train_loss")
-    best = np.nanmax([scores[lr][1:] for lr in scores])  # epoch 0 is an untrained net
+    best = np.max([scores[lr][1:] for lr in scores])  # epoch 0 is an untrained net
     margin = math.sqrt(best * (1 - best) / runs[0].config.n_test)
     within = [(lr, epoch) for lr in scores for epoch in range(1, len(scores[lr])) if scores[lr][epoch] >= best - margin]
     return margin, *min(within, key=lambda setting: losses[setting[0]][setting[1]])
@@ -83,7 +82,7 @@ def numbers(results: Results) -> dict:
     """Return what the page quotes: validation accuracies in %, at the best epoch of a rate and at the choice."""
     margin, lr, epochs = choose(results.runs)
     return {
-        "best": {lr: float(100 * np.nanmax(of[1:])) for lr, of in means(results.runs, "test_score").items()},
+        "best": {lr: float(100 * of[1:].max()) for lr, of in means(results.runs, "test_score").items()},
         "chosen": {"rate": lr, "epochs": epochs},
         "margin": 100 * margin,
     }

@@ -9,7 +9,8 @@ that the first convolution takes off, averaged down to the block's size.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,16 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from conv_highway_networks import ConvNet, means_of_windows
-from conv_recipes import ConvConfig, configure
-from highway_lab.fields import Count, Pixel, Share, lists_of
+from conv_recipes import configure
+from highway_lab.fields import Count, Pixel, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, empty_figure, label_ends, set_title
 from highway_lab.logs import rounded_all
-from highway_lab.nets import load_net
-from highway_lab.training import train_resumably
-from highway_networks import LOSSES, Dataset, InputError, evaluate, rounded
+from highway_networks import Dataset, InputError
 
-from ..common import CONV_NET, FEW_EPOCHS, sha256_of
-from ..study import Looks, NetCell, Results, StudyRun, Task
+from ..common import CONV_NET, FEW_EPOCHS
+from ..study import Looks, NetCell, Results
+from . import models
+from .models import Look
 
 IMAGES = 1000
 BATCH = 100  # images in one forward pass
@@ -50,11 +51,9 @@ class Gates:
 
 
 @dataclass
-class ConvGates:
+class ConvGates(Look):
     """What is seen of a net; `pixels` (10, H, W) the images drawn, by class."""
 
-    sha256: str | None  # of a net in a file
-    score: Share  # accuracy on test images
     images: Count
     pixels: lists_of(Pixel, "images", "H", "W")
     trained: Gates
@@ -63,8 +62,9 @@ class ConvGates:
 
 def gates_of(net: ConvNet, images: np.ndarray) -> list[np.ndarray]:
     """Return of each block T (n, h, w), the mean over its maps, for images (n, 1, H, W), uint8."""
-    _, workspace = net.forward(net.preprocess(images))
-    return [T.mean(axis=0).transpose(2, 0, 1) for T in workspace.T]
+    batches = [net.preprocess(images[first : first + BATCH]) for first in range(0, len(images), BATCH)]
+    by_batch = [[T.mean(axis=0).transpose(2, 0, 1) for T in net.forward(x)[1].T] for x in batches]
+    return [np.concatenate(of) for of in zip(*by_batch, strict=True)]
 
 
 def average_down(images: np.ndarray, frame: int, side: int) -> np.ndarray:
@@ -73,58 +73,32 @@ def average_down(images: np.ndarray, frame: int, side: int) -> np.ndarray:
     return means_of_windows(inner[..., None], -(-inner.shape[1] // side))[..., 0]
 
 
-def measure(net: ConvNet, drawn: np.ndarray, images: np.ndarray) -> Gates:
+def see(net: ConvNet, drawn: np.ndarray, images: np.ndarray) -> Gates:
     """Measure the maps of the images that are drawn, and the means on strokes and on background over all images."""
-    maps = gates_of(net, drawn)
-    sums, counts = np.zeros((2, 2, len(maps)))
-    for first in range(0, len(images), BATCH):
-        batch = images[first : first + BATCH]
-        frame = (batch.shape[2] - maps[0].shape[1]) // 2
-        for block, T in enumerate(gates_of(net, batch)):
-            on = average_down(batch, frame, T.shape[1]) > STROKE
-            sums[:, block] += T[on].sum(dtype=np.float64), T[~on].sum(dtype=np.float64)
-            counts[:, block] += on.sum(), (~on).sum()
-    with np.errstate(invalid="ignore"):
-        strokes, background = rounded_all(sums / counts, digits=4)
-    by_image = [[rounded_all(T[index], DIGITS) for T in maps] for index in range(len(drawn))]
-    return Gates(by_image, strokes, background)
+    means, of_all = [], gates_of(net, images)
+    for T in of_all:
+        frame = (images.shape[2] - of_all[0].shape[1]) // 2
+        on = average_down(images, frame, T.shape[1]) > STROKE
+        means.append([np.divide(T[where].sum(dtype=np.float64), where.sum()) for where in (on, ~on)])  # 0/0 is NaN
+    by_image = [[rounded_all(T, DIGITS) for T in of] for of in zip(*gates_of(net, drawn), strict=True)]
+    return Gates(by_image, *rounded_all(np.transpose(means), digits=4))
 
 
-def first_of_each_class(data: Dataset) -> list[int]:
-    """Return the indices of the first test image of each class; raises InputError for a class that has none."""
-    if missing := data.outputs - len(np.unique(data.test_y)):
-        raise InputError(f"--dataset: expected test images of each class, found {missing} classes without; add some")
-    return [int(np.argmax(data.test_y == label)) for label in range(data.outputs)]
-
-
-def load(path: Path, data: Dataset) -> ConvNet:
-    """Read a net with gates for these images; raises InputError for any other."""
-    net, shape = load_net(path, ConvNet), data.train_x.shape[1:]
-    own = tuple(net.config["shape"]), net.config["d_out"]
-    if "T" not in net.block.branches or not net.depth or own != (shape, data.outputs):
-        wanted = f"a net with gates for images {shape} of {data.outputs} classes"
-        found = f"{net.depth} {net.config['block']} blocks for images {own[0]} of {own[1]} classes"
-        raise InputError(f"{path}: expected {wanted}, found {found}; give its own --dataset, or train another")
-    return net
-
-
-def train(task: Task, data: Dataset) -> StudyRun:
-    """Look into the net of a file; without one, train it."""
-    path = Path(task.cell.file)
-    there = bool(task.cell.file) and path.exists()
-    net = load(path, data) if there else train_resumably(task.config, data).net
+def measure(net: ConvNet, data: Dataset, common: Look) -> ConvGates:
+    """Measure a net and an untrained one."""
     untrained = ConvNet(**net.config, rng=np.random.default_rng(0))
-    drawn, images = data.test_x[first_of_each_class(data)], data.test_x[:IMAGES]
-    _, score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
-    seen = ConvGates(
-        sha256=sha256_of(path) if there else None,
-        score=rounded(score),
+    _, first = np.unique(data.test_y, return_index=True)  # of each class
+    drawn, images = data.test_x[first], data.test_x[:IMAGES]
+    return ConvGates(
+        **vars(common),
         images=len(images),
         pixels=drawn[:, 0].tolist(),
-        trained=measure(net, drawn, images),
-        untrained=measure(untrained, drawn, images),
+        trained=see(net, drawn, images),
+        untrained=see(untrained, drawn, images),
     )
-    return StudyRun(None, task, net.params.flat.size, False, {}, seen)
+
+
+train = partial(models.look, measure=measure)
 
 
 def of_net(study: Looks, path: Path, data: Dataset) -> Looks:
@@ -132,15 +106,11 @@ def of_net(study: Looks, path: Path, data: Dataset) -> Looks:
     if data.train_x.shape[1] > 1:
         found = f"images of {data.train_x.shape[1]} channels"
         raise InputError(f"--dataset: expected grey images of strokes, found {found}; choose mnist")
-    config = replace(CONFIG, block=load(path, data).config["block"], n_train=len(data.train_x), n_validation=0)
-    return study.of({NetCell(path.stem, path.as_posix()): config})
+    return models.of_net(study, path, data)
 
 
-SIZES = {"n_train": 55_000, "n_validation": 5_000, "n_test": 10_000}
-CONFIG = configure("mnist-16", **FEW_EPOCHS, **SIZES, epochs=20)  # of a net in another file, only the block is known
-STUDY = Looks({}, [], [], config=ConvConfig, measured=ConvGates).of(
-    {NetCell(CONV_NET.stem, CONV_NET.as_posix()): CONFIG}
-)
+CONFIG = configure("mnist-16", **FEW_EPOCHS, n_train=55_000, n_validation=5_000, n_test=10_000, epochs=20)
+STUDY = models.look_at(ConvGates, {NetCell(CONV_NET.stem, CONV_NET.as_posix()): CONFIG})
 
 
 # ---------------------------------------------------------------------------------------- what was found
@@ -172,17 +142,16 @@ def figure(results: Results) -> Figure:
     inner = np.array(seen.pixels)[::2, frame : width - frame, frame : width - frame]
     digits.imshow(mosaic(inner[:, None], side), cmap="gray_r")
     digits.set_axis_off()
-    for axes, (net, gates) in zip(panels, nets.items(), strict=True):
-        image = axes.imshow(mosaic(gates.maps[::2], side), vmin=0, vmax=largest)
-        axes.set(title=f"{net} net: T by block", yticks=[])
-        axes.set_xticks((side + 2) * (blocks - 0.5), blocks)
-        axes.tick_params(length=0, labeltop=True, labelbottom=False, pad=0)
-        axes.spines[:].set_visible(False)
+    axes, colors = lower.subplots(), (COLORS["highway"], FAINT_INK)
+    for panel, (net, gates), color in zip(panels, nets.items(), colors, strict=True):
+        image = panel.imshow(mosaic(gates.maps[::2], side), vmin=0, vmax=largest)
+        panel.set(title=f"{net} net: T by block", yticks=[])
+        panel.set_xticks((side + 2) * (blocks - 0.5), blocks)
+        panel.tick_params(length=0, labeltop=True, labelbottom=False, pad=0)
+        panel.spines[:].set_visible(False)
+        axes.plot(blocks, gates.difference, "o-", label=f"{net} net", color=color)
     bar = {"location": "bottom", "aspect": 60, "label": "T, mean over maps (0: the block copies its input)"}
     upper.colorbar(image, ax=[digits, *panels], **bar)
-    axes = lower.subplots()
-    for (net, gates), color in zip(nets.items(), (COLORS["highway"], FAINT_INK), strict=True):
-        axes.plot(blocks, gates.difference, "o-", label=f"{net} net", color=color)
     axes.set(title=f"mean T on strokes minus on background, {seen.images:,} images", xlabel="block", xticks=blocks)
     label_ends(axes)
     return figure

@@ -166,7 +166,7 @@ def train(task: Task, data: Dataset) -> StudyRun:
     return StudyRun(None, task, net.params.flat.size, False, {}, found)
 
 
-STUDY = models.study(NetDepth, criteria={"error": lambda run: 1 - run.measured.score})
+STUDY = models.look_at(NetDepth, models.BY_SETTING, models.SEEDS)
 
 
 # ---------------------------------------------------------------------------------------- what was found
@@ -218,7 +218,7 @@ def numbers(results: Results) -> dict:
         "held": each("trained", lambda net: net.relations[EFFECTIVE][JUDGE].held),
         "changes": {of: each("trained", related(of)) for of in MEASURES[1:]},
         "by_changes": {of: rule(judge_hardness, related(of)) for of in MEASURES[1:]},
-        "blocks": results.finished[0].depth,
+        "blocks": results.runs[0].config.depth,
         "seeds": len(seen[0]),
         "harder": combine(rule(judge_hardness, related())),
         "differ": combine(differ),

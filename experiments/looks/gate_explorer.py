@@ -11,7 +11,6 @@ import base64
 import json
 import math
 import re
-import string
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -29,7 +28,7 @@ from highway_lab.fields import NonEmpty, NotNegative, Pixel, Share, dict_of, lis
 from highway_lab.figures import SEQUENTIAL, differences, drawing, name_with_digest
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.logs import RunLog, read, rounded_all
-from highway_networks import Config, Dataset, DeepNet, InputError, as_inputs
+from highway_networks import Config, Dataset, DeepNet, InputError, as_inputs, rounded
 
 from .. import common
 from ..common import CHANCE, by_config, points, sha256_of
@@ -38,7 +37,7 @@ from . import measurement, models
 from .models import Look
 
 SEED = 0  # of the untrained net
-ENDS = {"first": "first first", "last": "last first"}  # of closing layers, by their names in the log of lesions
+ENDS = ("first", "last")  # of closing layers
 DIGITS = 4  # significant digits in the log
 
 ARTICLE = Path(__file__).with_name("article")
@@ -49,7 +48,7 @@ COMPUTED = {  # by the page; training.js and net.js have their equations
     "activation": ("tanh", "relu", "elu"),
     "init": ("uniform", "glorot", "he", "gaussian", "orthogonal"),
 }
-OF_DIGITS = ("mnist", "digits")  # data sets; so is a folder whose classes are named 0 to 9
+OF_DIGITS = ("mnist", "digits")  # data sets
 CHOSEN = ("block", "depth", "init", "gate_bias", "lr")  # by a visitor who trains a net
 LARGEST = 2**15 - 1  # whole number of 16 bits, with a sign
 COLORS = 256  # of a colour map
@@ -155,15 +154,14 @@ def measure(net: DeepNet, data: Dataset, common: Look) -> Explored:
     fresh = untrained(net)
     gates, fresh_gates = (measurement.mean_gates(of, data.test_x) for of in (net, fresh))
     typical = find_typical(gates, net.predict(as_inputs(data.test_x, net.dtype)), data.test_y)
-    closed, layers = measurement.closing_images(data), np.arange(net.depth)
-    orders = {"first": layers, "last": layers[::-1]}
+    errors = zip(ENDS, measurement.close_from_ends(fresh, data), strict=True)
 
     return Explored(
         **vars(common),
         pixels=data.test_x[typical, 0].tolist(),
         trained=by_class(gates, data.test_y, data.outputs),
         untrained=by_class(fresh_gates, data.test_y, data.outputs),
-        untrained_errors={end: rounded_all(measurement.close_in_order(fresh, *closed, orders[end])) for end in ENDS},
+        untrained_errors={end: rounded_all(of) for end, of in errors},
     )
 
 
@@ -199,7 +197,7 @@ def page(results: Results) -> str:
         "sources": [name_with_digest(path) for path in paths],
         "dataset": name_data(dataset.name),
         "classes": dataset.classes,
-        "of_digits": dataset.name in OF_DIGITS or "".join(dataset.classes) == string.digits,
+        "of_digits": dataset.name in OF_DIGITS,
         "config": net.config,
         "test_score": seen.score,
         "factors": factors,
@@ -252,18 +250,19 @@ def lesion_curve(results: Results) -> tuple[list[Path], dict[str, Any] | None]:
         log = lesions.read(path)
         if net := next((run.measured for run in log.runs if run.measured.sha256 == sha256), None):
             others = [run for run in log.runs if not run.cell.file]
-            last = [100 - 100 * run.measured.closings[ENDS["last"]].errors[-1] for run in others]
+            last = [100 - 100 * run.measured.closed_from_back[-1] for run in others]
+            trained = dict(zip(ENDS, (net.closed_from_front, net.closed_from_back), strict=True))
             return [path], {
                 "images": log.dataset.n_train,
-                "none": net.error,
-                "each": net.lesioned_error,
+                "none": net.errors[-1],
+                "each": net.errors[:-1],
                 "idle": measurement.IDLE,
-                "idle_share": net.idle_share,
+                "idle_share": rounded(measurement.idle_share(net.errors, 100 * measurement.IDLE) / 100),
                 "set_images": min(measurement.SET_IMAGES, log.dataset.n_train),
                 "point": measurement.POINT,
-                "trained": {end: net.closings[order].errors for end, order in ENDS.items()},
+                "trained": trained,
                 "untrained": seen.untrained_errors,
-                "spared": {end: net.closings[order].spared for end, order in ENDS.items()},
+                "spared": {end: measurement.count_spared(of) for end, of in trained.items()},
                 "nets": len(others),
                 "seeds": name_numbers([run.config.seed for run in others]),
                 "epochs": name_numbers(sorted({run.config.epochs for run in others})),

@@ -20,51 +20,44 @@ import numpy as np
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import MaxNLocator
 
-from highway_lab.fields import Count, lists_of
+from highway_lab.fields import Share, lists_of
 from highway_lab.figures import differences, part_each, set_title
 from highway_lab.logs import rounded_all
-from highway_networks import Dataset, DeepNet, as_inputs
+from highway_networks import LOSSES, Dataset, DeepNet, as_inputs, evaluate, rounded
 
 from ..claims import judge_better, share_of_nets
 from ..common_figures import SHOWN, draw_map, minus
 from ..study import Results, StudyRun
 from . import models
-from .measurement import DIGITS, SEED, Gates, measure_gates, summarize
+from .measurement import DIGITS, SEED, measure_gates
 from .models import Look
 
 
 @dataclass
-class Maps:
-    """Maps of the figure, each (L, D)."""
+class GateMaps(Look):
+    """What is seen of a net: the maps of the figure, (L, D) each, and the share of gates that an image closes."""
 
     b_T: lists_of(float, "L", "D")
-    mean_T: lists_of(float, "L", "D")  # from 0 to 1, but for blocks of a user
+    mean_T: lists_of(float, "L", "D")
     sample_T: lists_of(float, "L", "D")
     sample_y: lists_of(float, "L", "D")
-
-
-@dataclass
-class GateMaps(Look):
-    """What is seen of a net; `sample` is an index into the training images, `label` its class."""
-
-    sample: Count
-    label: Count
-    maps: Maps
-    claims: Gates
+    closed: Share  # mean over all images
+    train_score: Share
 
 
 def measure(net: DeepNet, data: Dataset, common: Look) -> GateMaps:
-    sample = int(np.random.default_rng(SEED).integers(len(data.train_x)))
-    _, cache = net.forward(as_inputs(data.train_x[sample][None], net.dtype))
+    """Measure the gates on all training images, and draw one of them."""
+    image = data.train_x[np.random.default_rng(SEED).integers(len(data.train_x))]
+    _, cache = net.forward(as_inputs(image[None], net.dtype))
     activity = measure_gates(net, data.train_x)
-    maps = Maps(
+    return GateMaps(
+        **vars(common),
         b_T=rounded_all(net.params["b_T"]),  # in full: they may have moved little
         mean_T=rounded_all(activity.T, DIGITS),
         sample_T=rounded_all(cache.T[..., 0], DIGITS),
         sample_y=rounded_all(cache.x[1:, :, 0], DIGITS),
-    )
-    return GateMaps(
-        **vars(common), sample=sample, label=int(data.train_y[sample]), maps=maps, claims=summarize(net, activity)
+        closed=rounded(activity.closed.mean(), digits=4),
+        train_score=rounded(evaluate(net, data.train_x, data.train_y, LOSSES["cross-entropy"])[1]),
     )
 
 
@@ -77,7 +70,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
     """Return what the page quotes, by data set: the block whose gates are most open, and the verdict on it."""
 
     def found(run: StudyRun) -> dict:
-        mean_T = np.mean(run.measured.maps.mean_T, axis=1)
+        mean_T = np.mean(run.measured.mean_T, axis=1)
         return {
             "most open": {"block": int(mean_T.argmax()) + 1, "mean T": float(mean_T.max())},
             "train_score": 100 * run.measured.train_score,
@@ -92,22 +85,21 @@ def numbers(results: Mapping[str, Results]) -> dict:
 def draw_maps(part: FigureBase, shown: tuple[str, StudyRun, Results]) -> None:
     """Draw the four maps; above each stands the range of its colours, as it differs between nets."""
     _, run, results = shown
-    maps = {name: np.array(values) for name, values in vars(run.measured.maps).items()}
-    start, mean_end = run.config.gate_bias, np.quantile(np.abs(maps["mean_T"]), SHOWN)
-    moved = np.quantile(np.abs(maps["b_T"] - start), SHOWN)
-    end = max(1, np.abs(maps["sample_y"]).max())  # tanh keeps a highway net's outputs within ±1, not any block's
-    gates = maps["mean_T"], maps["sample_T"]
-    lowest, highest = min(0, *map(np.min, gates)), max(1, *map(np.max, gates))  # beyond 0 and 1: blocks of a user
+    seen = run.measured
+    b_T, mean_T, sample_T, sample_y = map(np.array, (seen.b_T, seen.mean_T, seen.sample_T, seen.sample_y))
+    start, mean_end = run.config.gate_bias, np.quantile(mean_T, SHOWN)
+    moved = np.quantile(np.abs(b_T - start), SHOWN)
+    outputs = differences(1) if run.config.activation == "tanh" else {"vmin": 0}
     panels = (
-        ("bias", f"$b_T$; white: start, {minus(float(f'{start:.3g}'))}", differences(moved, start), "both"),
-        ("mean gate", "T, mean of all images", {"vmin": lowest, "vmax": mean_end}, "max"),
-        ("gate, one image", "T", {"vmin": lowest, "vmax": highest}, "neither"),
-        ("output, same image", "y", differences(end) if run.config.activation == "tanh" else {"vmin": 0}, "neither"),
+        (b_T, "bias", f"$b_T$; white: start, {minus(float(f'{start:.3g}'))}", differences(moved, start), "both"),
+        (mean_T, "mean gate", "T, mean of all images", {"vmin": 0, "vmax": mean_end}, "max"),
+        (sample_T, "gate, one image", "T", {"vmin": 0, "vmax": 1}, "neither"),
+        (sample_y, "output, same image", "y", outputs, "neither"),
     )
-    closed = f"{100 * run.measured.claims.closed_for_a_sample:.0f} % of the gates are closed for an image"
+    closed = f"{100 * seen.closed:.0f} % of the gates are closed for an image"
     set_title(part, f"{models.name_shown(run, results)}: {closed}")
     grid = part.subplots(ncols=len(panels), sharey=True)
-    for axes, values, (title, label, style, extend) in zip(grid, maps.values(), panels, strict=True):
+    for axes, (values, title, label, style, extend) in zip(grid, panels, strict=True):
         image = draw_map(axes, values, **style)
         axes.set(title=f"{title}\n{' to '.join(minus(float(f'{of:.3g}')) for of in image.get_clim())}", xlabel="unit")
         bar = part.colorbar(image, ax=axes, location="bottom", aspect=12, extend=extend, label=label)

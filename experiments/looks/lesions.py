@@ -1,8 +1,8 @@
 """Figure 4: which layers of a trained 50-layer net matter, and how many can be closed?
 
 The paper (section 4.2) lesions one layer of its best 50-layer net at a time, forcing all its gates to T = 0 so that it
-copies its input, and measures the error on the full training set. Here the same, error and loss, for nets of one
-setting beside the net of the depth search. Ours: a layer is idle if closing it changes the error by less than 0.1
+copies its input, and measures the error on the full training set. Here the same for nets of one setting
+beside the net of the depth search. Ours: a layer is idle if closing it changes the error by less than 0.1
 percentage points. Beyond the paper: layers closed one after another from either end, and how many can be closed before
 accuracy has fallen by one point. In blocks other than the paper's, too, a closed layer copies its input.
 
@@ -13,15 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from matplotlib.figure import Figure, FigureBase
+from matplotlib.figure import FigureBase
 
 from highway_lab.console import name_data
-from highway_lab.fields import Count, Share, dict_of, lists_of
+from highway_lab.fields import Share, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, label_ends, part_each, set_title
 from highway_lab.intervals import interval
-from highway_lab.logs import grouped, rounded_all
-from highway_lab.threads import one_thread
-from highway_networks import Dataset, rounded
+from highway_lab.logs import rounded_all
+from highway_networks import Dataset
 
 from ..study import NetCell, Results, StudyRun, Task
 from . import measurement, models
@@ -29,57 +28,29 @@ from .measurement import TIMES, idle_share, rises
 
 SEEDS = (0, 1, 2)
 TRAIN_EPOCHS = 20
-ORDERS = {"last first": -1, "first first": 1}  # in which layers are closed: steps through them
-
-
-@dataclass
-class Closing:
-    """Layers closed one after another on measurement.SET_IMAGES training images.
-
-    errors   with the first k layers of an order closed, k = 0..L
-    spared   layers that can be closed before accuracy has fallen by one point
-    """
-
-    errors: lists_of(Share, "L+1")
-    spared: Count
 
 
 @dataclass
 class NetLesions:
-    """Lesions of one net; layers count from 1, errors are shares of the training images, losses are in nats."""
+    """Lesions of one net: errors on the training images, the last two on measurement.SET_IMAGES of them."""
 
     sha256: str | None  # of a net in a file
-    error: Share
-    loss: float
-    lesioned_error: lists_of(Share, "L")  # by layer closed
-    lesioned_loss: lists_of(float, "L")
-    idle_share: Share
-    closings: dict_of(ORDERS, Closing)
+    errors: lists_of(Share, "L+1")  # with each layer closed and, last, with none
+    closed_from_front: lists_of(Share, "L+1")  # with the first k layers closed, k = 0..L
+    closed_from_back: lists_of(Share, "L+1")  # with the last k
 
     @property
     def score(self) -> float:
         """Accuracy on training images."""
-        return 1 - self.error
+        return 1 - self.errors[-1]
 
 
 def train(task: Task, data: Dataset) -> StudyRun:
     """Load or train a net, and measure all lesions."""
-    with one_thread():
-        net, _, sha256 = models.obtain(task, data)
-        error, loss, _ = measurement.close_each(net, data.train_x, data.train_y)
-        closings = {}
-        for name, step in ORDERS.items():
-            errors = measurement.close_in_order(net, *measurement.closing_images(data), np.arange(net.depth)[::step])
-            closings[name] = Closing(rounded_all(errors), measurement.count_spared(errors))
-        lesions = NetLesions(
-            sha256,
-            error=rounded(error[-1]),
-            loss=rounded(loss[-1]),
-            lesioned_error=rounded_all(error[:-1]),
-            lesioned_loss=rounded_all(loss[:-1]),
-            idle_share=rounded(np.mean(np.round(np.abs(error[:-1] - error[-1]), 9) < measurement.IDLE)),
-            closings=closings,
-        )
+    net, _, sha256 = models.obtain(task, data)
+    errors = rounded_all(measurement.close_each(net, data.train_x, data.train_y).error)
+    front, back = map(rounded_all, measurement.close_from_ends(net, data))
+    lesions = NetLesions(sha256, errors, front, back)
     return StudyRun(None, task, net.params.flat.size, False, {}, lesions)
 
 
@@ -87,42 +58,39 @@ DATASET, of_net = models.DATASET, models.of_net
 OURS = replace(models.BEST, **models.OF_MNIST, epochs=TRAIN_EPOCHS)
 STUDY = {  # by the endings of their logs
     "": models.look_at(NetLesions, {NetCell(f"{len(SEEDS)} seeds"): OURS, models.MNIST: OURS}, SEEDS),
-    "cifar-10": models.looks(NetLesions, "cifar-10")["cifar-10"],
+    **models.looks(NetLesions, "cifar-10"),
 }
-
-
-def groups(results: Results) -> dict[str, list[StudyRun]]:
-    """Return the nets by their cell: those trained here, which share a setting, and each net from a file."""
-    return {name.replace("$", r"\$"): runs for name, runs in grouped(results.runs, lambda run: run.cell.arm).items()}
 
 
 def numbers(results: Mapping[str, Results]) -> dict:
     """Return what the page quotes, by data set and group: shares of blocks and errors in %; a list is by net."""
-    idle = 100 * measurement.IDLE
+    idle, named = 100 * measurement.IDLE, [(ending or "mnist", of) for ending, of in results.items()]
 
     def found(runs: list[StudyRun]) -> dict:
         nets = [run.measured for run in runs]
         return {
             "start": runs[0].config.gate_bias,
-            "error": [100 * net.error for net in nets],
-            "idle": {times: interval([idle_share(net, idle * times) for net in nets]) for times in TIMES},
-            "costly": {40: [int(np.count_nonzero(rises(net)[:40] > idle)) for net in nets]},
-            "spared": {order: [net.closings[order].spared for net in nets] for order in ORDERS},
+            "error": [100 * net.errors[-1] for net in nets],
+            "idle": {times: interval([idle_share(net.errors, idle * times) for net in nets]) for times in TIMES},
+            "costly": {40: [int(np.count_nonzero(rises(net.errors)[:40] > idle)) for net in nets]},
+            "spared": {
+                "from front": [measurement.count_spared(net.closed_from_front) for net in nets],
+                "from back": [measurement.count_spared(net.closed_from_back) for net in nets],
+            },
         }
 
-    by_group = {of.dataset.name: groups(of).items() for of in results.values()}
-    return {"of": {data: {name: found(runs) for name, runs in kinds} for data, kinds in by_group.items()}}
+    return {"of": {name: {cell.arm: found(runs) for cell, runs in of.by_cell().items()} for name, of in named}}
 
 
 @part_each(height=3.2)
 def draw_lesions(part: FigureBase, results: Results) -> None:
     """Draw by how much the error rises, by closed block, a curve a net; within the grey band a block is idle."""
-    kinds, idle, axes = groups(results), 100 * measurement.IDLE, part.subplots()
-    for name, runs in kinds.items():
-        color = INK if runs[0].cell.file else COLORS["highway"]
-        draw_by_layer(axes, np.array([rises(run.measured) for run in runs]), label=name, color=color)
+    kinds, idle, axes = results.by_cell(), 100 * measurement.IDLE, part.subplots()
+    for cell, runs in kinds.items():
+        color = INK if cell.file else COLORS["highway"]
+        draw_by_layer(axes, np.array([rises(run.measured.errors) for run in runs]), label=cell.arm, color=color)
     first, *_ = kinds.values()
-    share = np.mean([idle_share(run.measured, idle) for run in first])
+    share = np.mean([idle_share(run.measured.errors, idle) for run in first])
     of_all = ", mean over seeds" * (len(first) > 1)
     set_title(part, f"{name_data(results.dataset.name)}: {share:.0f} % of the blocks are idle{of_all}")
     axes.axhline(0, color=FAINT_INK, linewidth=1, zorder=1)
@@ -131,8 +99,4 @@ def draw_lesions(part: FigureBase, results: Results) -> None:
     label_ends(axes)
 
 
-def figure(results: Mapping[str, Results]) -> Figure:
-    return draw_lesions(*results.values())
-
-
-FIGURES = {"fig4_lesions.png": figure}
+FIGURES = {"fig4_lesions.png": lambda results: draw_lesions(*results.values())}

@@ -11,16 +11,13 @@ On these stand means over images (`measure_gates`, `mean_gates`, `class_means`) 
 its input, as those of other kinds than the paper's do here, too.
 """
 
-import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from tqdm import tqdm
 
-from highway_lab.fields import NonEmpty, Share
-from highway_lab.logs import rounded_all
-from highway_networks import Dataset, DeepNet, as_inputs, rounded, softmax_cross_entropy
+from highway_networks import Dataset, DeepNet, as_inputs, softmax_cross_entropy
 
 ROWS = 512  # images a batch: their activations fit in the processor's cache
 CLOSED, OPEN = 0.1, 0.5  # a gate is closed if T is below, open if T is above
@@ -34,21 +31,9 @@ SEED = 0  # of the weights of a net that was not trained, of random groups, and 
 DIGITS = 3  # significant ones, of means over images
 
 
-def fresh(net: DeepNet) -> DeepNet:
-    """Return a net of the same setting that was not trained."""
-    return DeepNet(**net.config, rng=np.random.default_rng(SEED))
-
-
-def progress(items: Iterable, total: int, label: str) -> Iterable:
-    from tqdm import tqdm
-
-    return tqdm(items, label, total, leave=False, disable=not sys.stderr.isatty())
-
-
 def in_batches(net: DeepNet, images: np.ndarray, label: str = "images") -> Iterator[tuple[slice, np.ndarray]]:
     """Yield slices of the images and x_0 (D, B), their input to the first block."""
-    starts = range(0, len(images), ROWS)
-    for start in progress(starts, len(starts), label):
+    for start in tqdm(range(0, len(images), ROWS), label, leave=False, disable=None):
         part = slice(start, start + ROWS)
         yield part, net.embed(as_inputs(images[part], net.dtype))
 
@@ -101,50 +86,6 @@ def measure_gates(net: DeepNet, images: np.ndarray) -> Activity:
         opened[l] += np.count_nonzero(T > OPEN, axis=1)
         change[l] += np.linalg.norm(y - x, axis=0).sum(dtype=np.float64)
     return Activity(*(total / len(images) for total in (T_sum, closed, opened, change)))
-
-
-@dataclass
-class Gates:
-    """Measures of a net's gates; shares are of gates, correlations are Pearson's over layer means."""
-
-    biases_decreased: Share
-    closed_for_a_sample: Share  # mean over samples
-    closed_in_the_mean: Share  # mean T is below CLOSED
-    mean_T: float
-    selective: Share  # open for some samples, not for all
-    selective_beyond_rare: Share  # open for at least RARE of the samples, and not for at least RARE
-    change: NonEmpty[float]  # mean norm of y - x, by layer
-    bias_and_mean_T: float | None
-    bias_and_layer: float | None
-
-
-def summarize(net: DeepNet, activity: Activity) -> Gates:
-    """Return the measures of a net's gates, given their activity."""
-    b_T = net.params["b_T"]
-    mean_bias, mean_T = b_T.mean(axis=1), activity.T.mean(axis=1)
-
-    def share(of: np.ndarray) -> float:
-        return rounded(of.mean(), digits=4)
-
-    return Gates(
-        biases_decreased=share(b_T < net.config["gate_bias"]),
-        closed_for_a_sample=share(activity.closed),
-        closed_in_the_mean=share(activity.T < CLOSED),
-        mean_T=share(activity.T),
-        selective=share((activity.open > 0) & (activity.open < 1)),
-        selective_beyond_rare=share((activity.open >= RARE) & (activity.open <= 1 - RARE)),
-        change=rounded_all(activity.change, DIGITS),
-        bias_and_mean_T=correlation(mean_bias, mean_T),
-        bias_and_layer=correlation(mean_bias, np.arange(net.depth)),
-    )
-
-
-def correlation(a: np.ndarray, b: np.ndarray) -> float | None:
-    """Return Pearson's correlation of a and b, (L,); None if either is constant."""
-    if a.size < 2:
-        return None
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return rounded(np.corrcoef(a, b)[0, 1], digits=3)
 
 
 def mean_gates(net: DeepNet, images: np.ndarray) -> np.ndarray:
@@ -207,10 +148,14 @@ def close_each(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Lesioned
     return Lesioned(*(total / len(labels) for total in (wrong, loss, flips)))
 
 
-def count_idle(error: np.ndarray) -> list[int]:
-    """Return how many blocks change the error by less than each of IDLE_THRESHOLDS, given `close_each`'s, (L+1,)."""
-    change = np.round(np.abs(error[:-1] - error[-1]), 9)  # whole images; no bits decide
-    return [int(np.count_nonzero(change < threshold)) for threshold in IDLE_THRESHOLDS]
+def rises(errors: Sequence[float]) -> np.ndarray:
+    """Return the points by which the error rises with each block closed, (L,), given `close_each`'s, (L+1,)."""
+    return np.round(100 * (np.array(errors[:-1]) - errors[-1]), 9)  # no threshold is missed by bits
+
+
+def idle_share(errors: Sequence[float], points: float) -> float:
+    """Return the share of blocks, in %, whose closing changes the error by less than so many points."""
+    return float(100 * np.mean(np.abs(rises(errors)) < points))
 
 
 def closing_images(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
@@ -229,17 +174,13 @@ def close_in_order(net: DeepNet, images: np.ndarray, labels: np.ndarray, order: 
     return wrong / len(labels)
 
 
+def close_from_ends(net: DeepNet, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return the errors with the first and with the last k blocks closed, k = 0..L: (L+1,) each."""
+    images, blocks = closing_images(data), np.arange(net.depth)
+    return close_in_order(net, *images, blocks), close_in_order(net, *images, blocks[::-1])
+
+
 def count_spared(errors: np.ndarray, fall: float = POINT) -> int:
     """Return how many blocks of an order can be closed before accuracy has fallen by `fall`; errors: (L+1,)."""
     fallen = np.asarray(errors) >= errors[0] + fall
     return int(fallen.argmax()) - 1 if fallen.any() else len(errors) - 1
-
-
-def rises(seen: Any) -> np.ndarray:
-    """Return the points by which the error rises with each block closed, (L,), of `error` and `lesioned_error`."""
-    return np.round(100 * (np.array(seen.lesioned_error) - seen.error), 9)  # no threshold is missed by bits
-
-
-def idle_share(seen: Any, points: float) -> float:
-    """Return the share of blocks, in %, whose closing changes the error by less than so many points."""
-    return float(100 * np.mean(np.abs(rises(seen)) < points))

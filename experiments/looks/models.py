@@ -9,22 +9,22 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from tqdm import tqdm
 
+from conv_highway_networks import ConvNet
+from conv_recipes import ConvConfig
 from highway_lab import checkpoints
 from highway_lab.console import digest_of_config, name_data
 from highway_lab.fields import Share
 from highway_lab.files import make_place
 from highway_lab.logs import digest_of_samples, environment
 from highway_lab.nets import load_net
-from highway_lab.threads import one_thread
 from highway_lab.training import Training
-from highway_networks import LOSSES, Config, Dataset, DeepNet, InputError, as_inputs, evaluate, rounded
+from highway_networks import LOSSES, Config, Dataset, DeepNet, InputError, Net, TrainingConfig, evaluate, rounded
 
 from ..common import sha256_of
 from ..common_figures import PAPER, name_setting
-from ..study import Arm, Cell, Looks, NetCell, Results, Stage, Study, StudyRun, Task
-from .measurement import ROWS, progress
+from ..study import Looks, NetCell, Results, StudyRun, Task
 
 LONG = 60  # epochs of nets that are compared by setting
 LAST_RATE = 0.2  # as a share of the first, where FALLBACK is trained long
@@ -58,67 +58,56 @@ SETTINGS = {  # of nets that are compared, by name
 }
 NETS = {"mnist": Path("models/highway-50.npz"), "cifar-10": Path("models/highway-50-cifar-10.npz")}
 MNIST, CIFAR = (NetCell(path.stem, path.as_posix()) for path in NETS.values())
-OF_MNIST, OF_CIFAR = {"n_train": N_TRAIN, "n_test": N_TEST}, {"n_train": 50_000, "n_test": 1_000}
+OF_MNIST = {"n_train": N_TRAIN, "n_test": N_TEST}
 LOOKED_INTO = {  # single nets, by the endings of logs; how those of files are trained where there is no file
-    "": (MNIST, replace(BEST, **OF_MNIST, epochs=40)),
-    "cifar-10": (CIFAR, replace(FALLBACK, **OF_CIFAR, epochs=25, seed=100)),
-    "paper": (NetCell(PAPER), replace(SETTINGS[PAPER], **OF_MNIST, epochs=LONG)),
+    "": {MNIST: replace(BEST, **OF_MNIST, epochs=40)},
+    "cifar-10": {CIFAR: replace(FALLBACK, n_train=50_000, n_test=1_000, epochs=25, seed=100)},
+    "paper": {NetCell(PAPER): replace(SETTINGS[PAPER], **OF_MNIST, epochs=LONG)},
 }
+BY_SETTING = {NetCell(name): replace(of, **OF_MNIST, epochs=LONG) for name, of in SETTINGS.items()}
 DATASET = {"cifar-10": "cifar-10"}
 CHECKPOINTS = Path("runs/checkpoints")
 
 
 @dataclass
 class Look:
-    """What every look at a single net says of it: its file, with a digest unless it was trained here, and its scores.
-
-    The loss is in nats, and that of all training images, as is `train_score`; `score` is on test images.
-    """
+    """What a look at a single net says of it: file, its digest unless it was trained here, accuracy on test images."""
 
     file: str
     sha256: str | None
-    train_loss: float
-    train_score: Share
     score: Share
 
 
-def look(task: Task, data: Dataset, *, measure: Callable[[DeepNet, Dataset, Look], Any]) -> StudyRun:
-    """Look into a single net; measure(net, data, common) returns what is measured."""
-    loss = LOSSES["cross-entropy"]
-    with one_thread():
-        net, file, sha256 = obtain(task, data)
-        train_loss, train_score = evaluate(net, data.train_x, data.train_y, loss)
-        _, score = evaluate(net, data.test_x, data.test_y, loss)
-        common = Look(file, sha256, rounded(train_loss), rounded(train_score), rounded(score))
-        measured = measure(net, data, common)
+def look(task: Task, data: Dataset, *, measure: Callable[[Any, Dataset, Look], Look]) -> StudyRun:
+    """Look into a single net; measure(net, data, common) returns what is measured, beside what is common to all."""
+    net, file, sha256 = obtain(task, data)
+    _, score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
+    measured = measure(net, data, Look(file, sha256, rounded(score)))
     return StudyRun(None, task, net.params.flat.size, False, {}, measured)
 
 
 def looks(measured: type, *endings: str) -> dict[str, Looks]:
     """Return the studies that look into those of LOOKED_INTO."""
-    return {of: look_at(measured, dict([LOOKED_INTO[of]])) for of in endings}
+    return {of: look_at(measured, LOOKED_INTO[of]) for of in endings}
 
 
-def look_at(measured: type, nets: Mapping[NetCell, Config], seeds: Sequence[int] = ()) -> Looks:
-    return Looks({}, [], [], config=Config, measured=measured).of(nets, seeds)
+def look_at(measured: type, nets: Mapping[NetCell, TrainingConfig], seeds: Sequence[int] = (), **options: Any) -> Looks:
+    """Return a study that looks into nets, those that have no file trained from each of the seeds."""
+    config, *_ = map(type, nets.values())
+    return Looks({}, [], [], config=config, measured=measured, **options).of(nets, seeds)
 
 
 def of_net(study: Looks, path: Path, data: Dataset) -> Looks:
-    """Return the same look at a net in a file; raises InputError unless it is a highway net for these images."""
-    net, known = load(path, data), {of.name for of in fields(Config)}
+    """Return the same look at a net in a file; raises InputError unless it has gates and suits these images."""
+    net, known = load(path, data, study.config), {of.name for of in fields(study.config)}
     config = {name: value for name, value in net.config.items() if name in known}
-    sizes = {"n_train": len(data.train_x), "n_test": len(data.test_x)}
-    return study.of({NetCell(path.stem, path.as_posix()): Config(**config, **sizes)})
+    sizes = {"n_train": len(data.train_x), "n_validation": 0, "n_test": len(data.test_x)}
+    return study.of({NetCell(path.stem, path.as_posix()): study.config(**config, **sizes)})
 
 
 def runs_of(results: Mapping[str, Results]) -> list[tuple[str, StudyRun, Results]]:
-    """Return the nets of several logs, by name: that of the data set, or "paper" if it begins as that for MNIST did."""
-    paper = ("tanh", PAPER_BIASES[0])
-    return [
-        ("paper" if (run.config.activation, run.config.gate_bias) == paper else of.dataset.name, run, of)
-        for of in results.values()
-        for run in of.runs
-    ]
+    """Return the nets of several logs, by the endings of these; that of the first is called "mnist"."""
+    return [(ending or "mnist", run, of) for ending, of in results.items() for run in of.runs]
 
 
 def name_shown(run: StudyRun, results: Results) -> str:
@@ -126,43 +115,19 @@ def name_shown(run: StudyRun, results: Results) -> str:
     return f"{name_data(results.dataset.name)}, {name_setting(run.config)}"
 
 
-def study(
-    measured: type,
-    settings: Mapping[str, Config] = SETTINGS,
-    seeds: Sequence[int] = SEEDS,
-    epochs: int = LONG,
-    **options: Any,
-) -> Study:
-    """Return a study that looks into nets of some settings, trained on all images from each seed."""
-
-    def configure(fields: Mapping, cell: Cell, stage: Stage) -> Config:
-        sizes = {"n_train": N_TRAIN, "n_test": N_TEST, "epochs": stage.epochs}
-        return replace(settings[cell.arm], **sizes, seed=fields["seed"])
-
-    return Study(
-        {name: Arm({"block": of.block}, {"lr": (of.lr,)}) for name, of in settings.items()},
-        [Cell(name, of.hidden, of.depth) for name, of in settings.items()],
-        [Stage(seeds, epochs, result="scored")],
-        configure=configure,
-        config=Config,
-        measured=measured,
-        **options,
-    )
-
-
-def obtain(task: Task, data: Dataset) -> tuple[DeepNet, str, str | None]:
+def obtain(task: Task, data: Dataset) -> tuple[Net, str, str | None]:
     """Load the net of a cell, or train it if it has no file; return it, its file, and its digest if it was there."""
     path = Path(task.cell.file)
     if task.cell.file and path.exists():
-        return load(path, data), task.cell.file, sha256_of(path)
+        return load(path, data, type(task.config)), task.cell.file, sha256_of(path)
     return trained(task.config, data), place_of(task.config, data).as_posix(), None
 
 
-def place_of(config: Config, data: Dataset) -> Path:
+def place_of(config: TrainingConfig, data: Dataset) -> Path:
     return CHECKPOINTS / f"{digest_of_samples(data)}-{digest_of_config(config)}.npz"
 
 
-def trained(config: Config, data: Dataset) -> DeepNet:
+def trained(config: TrainingConfig, data: Dataset) -> Net:
     """Train a net and keep it for all experiments that look into it; raises InputError if training diverges.
 
     Finished epochs of the same training code are not trained again.
@@ -171,32 +136,21 @@ def trained(config: Config, data: Dataset) -> DeepNet:
     make_place(path)
     training, kept = Training(config, data), CHECKPOINTS / f"{path.stem}-training-{environment().code}.npz"
     checkpoints.restore(kept, training)
-    for _ in progress(training.epochs(scored=False), config.epochs - training.epoch, "training"):
+    for _ in tqdm(training.epochs(scored=False), "training", config.epochs - training.epoch, leave=False, disable=None):
         checkpoints.save(kept, training)
     if training.diverged:
-        raise InputError(
-            f"{path}: expected a net to look into, found none, and training one (lr {config.lr}) diverged; "
-            "give one that highway_networks.py --save-model has saved, by --model where there is this flag"
-        )
+        raise InputError(f"{path}: expected a net to look into, found that training it (lr {config.lr}) diverged")
     training.net.save(path)
     return training.net
 
 
-def load(path: Path, data: Dataset) -> DeepNet:
+def load(path: Path, data: Dataset, config: type = Config) -> Net:
     """Read a net with gates whose inputs and outputs fit the data set; raises InputError for any other."""
-    net = load_net(path, DeepNet)
-    d_in, d_out, block = (net.config[name] for name in ("d_in", "d_out", "block"))
-    pixels = math.prod(data.train_x.shape[1:])
-
-    if net.depth == 0 or not net.has_gates:
-        found = f"expected blocks with a transform gate T, found {net.depth} {block} blocks"
-        raise InputError(f"{path}: {found}; train one with --block highway")
-    if (d_in, d_out) != (pixels, data.outputs):
-        raise InputError(
-            f"{path}: expected {pixels} inputs and {data.outputs} outputs, found {d_in} and {d_out}; "
-            "give its own --dataset, and --size, without --smoke"
-        )
-    with np.errstate(all="ignore"):
-        if not (np.abs(net.predict(as_inputs(data.train_x[:ROWS], net.dtype))) < 1e15).all():  # also false for NaN
-            raise InputError(f"{path}: expected outputs of moderate size, found some beyond 1e15; train it anew")
+    net, shape = load_net(path, ConvNet if config is ConvConfig else DeepNet), data.train_x.shape[1:]
+    sizes = {"shape": [*shape], "d_in": math.prod(shape), "d_out": data.outputs}
+    wanted, own = ({name: of[name] for name in sizes if name in net.config} for of in (sizes, net.config))
+    if not net.has_gates or own != wanted:
+        expected = f"expected blocks with a transform gate T, and {wanted}"
+        found = f"found {net.depth} {net.config['block']} blocks, and {own}"
+        raise InputError(f"{path}: {expected}, {found}; give its own --dataset, without --smoke, or another net")
     return net

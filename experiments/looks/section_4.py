@@ -25,7 +25,6 @@ form after the runs.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -34,7 +33,6 @@ from highway_lab.fields import Share, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, new_figure, pale
 from highway_lab.intervals import LEVEL, interval
 from highway_lab.logs import rounded_all
-from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
@@ -42,21 +40,21 @@ from ..claims import Verdict, combine, judge_about, judge_as_good, judge_better,
 from ..common_figures import PAPER as PAPER_SETTING
 from ..common_figures import name_setting
 from ..quotes import PAPER
-from ..study import Results, StudyRun, Task
+from ..study import NetCell, Results, StudyRun, Task
 from . import measurement, models
-from .measurement import TIMES, Gates, idle_share, rises
+from .measurement import CLOSED, IDLE, RARE, TIMES, idle_share, rises
 
-DEEP, OF_DEPTH = Path("models/highway-100.npz"), "99 blocks"  # a net of the search, and its name here
+OF_DEPTH = "99 blocks"  # a net of the search
+OF_SEARCH = {**models.OF_MNIST, "epochs": 40}
 SEARCHED = replace(  # the search's tanh setting of the lowest training loss
     models.FALLBACK, gate_bias=-6.23991, lr=0.0279031, lr_decay=0.9999243767593939, momentum=0.939221
 )
 DEEPEST = replace(  # the best of 100 layers
-    models.RELU, depth=99, gate_bias=-8.90544, lr=0.00429644, lr_decay=0.999984582035, momentum=0.959687
+    models.RELU, depth=99, gate_bias=-8.90544, lr=0.00429644, lr_decay=0.999984582035, momentum=0.959687, seed=1_000_096
 )
 SEARCHED_SEEDS = range(1_000_097, 10_000_098, 1_000_000)  # as the search numbers repetitions of its draw 97
 FIRST, LATE = 15, (15, 45)  # the paper's first layers, and those that it finds idle, counted from 1
 IDLE_OF_MOST = 0.01  # share of the costliest layer's rise in loss, below which a layer is idle
-DIGITS = 7  # significant ones: a lesion of an untrained net changes the loss in the fifth
 ABOUT = 10  # points: margin of "about 60 % of the layers"
 NEARLY_ALL = 80  # % of the blocks that count as "any of them": the paper's borders are approximate
 SELECTIVE = 10  # points: least rise of the share of selective gates by training
@@ -66,16 +64,10 @@ THRESHOLDS = np.geomspace(0.01, 1, 81)  # points of error, drawn
 
 @dataclass
 class Seen:
-    """Measures of figures 2 to 4 for one net, on all training images; lists are by layer, or by closed layer."""
+    """Measures of figures 2 to 4 for one net, on all training images; shares among the `measures` are in %."""
 
-    gates: Gates
-    class_difference: lists_of(float, "L")  # of T, mean over classes and units
-    group_difference: lists_of(float, "L")  # of random groups of the same sizes
-    error: Share
-    loss: float
-    lesioned_error: lists_of(Share, "L")
-    lesioned_loss: lists_of(float, "L")
-    flips: lists_of(Share, "L")  # share of images whose prediction changes
+    measures: dict[str, float | None]  # null: no correlation, as something is constant
+    errors: lists_of(Share, "L+1")  # with each layer closed and, last, with none
 
 
 @dataclass
@@ -89,37 +81,43 @@ class NetSeen:
 
 def see(net: DeepNet, data: Dataset) -> Seen:
     """Measure a net as gate_maps, class_routing and lesions do."""
-    images, labels = data.train_x, data.train_y
-    _, *sizes = measurement.class_differences(net, images, labels)
-    error, loss, flips = (rounded_all(values, DIGITS) for values in measurement.close_each(net, images, labels))
-    by_class, by_chance = (rounded_all(size, measurement.DIGITS) for size in sizes)
-    return Seen(
-        gates=measurement.summarize(net, measurement.measure_gates(net, images)),
-        class_difference=by_class,
-        group_difference=by_chance,
-        error=error[-1],
-        loss=loss[-1],
-        lesioned_error=error[:-1],
-        lesioned_loss=loss[:-1],
-        flips=flips[:-1],
-    )
+    images, labels, b_T = data.train_x, data.train_y, net.params["b_T"]
+    gates, lesioned = measurement.measure_gates(net, images), measurement.close_each(net, images, labels)
+    _, by_class, by_chance = measurement.class_differences(net, images, labels)
+    bias, cost = b_T.mean(axis=1), lesioned.loss[:-1] - lesioned.loss[-1]
+    measures = {
+        "biases lowered": 100 * np.mean(b_T < net.config["gate_bias"]),
+        "biases rise": np.corrcoef(bias, np.arange(net.depth))[0, 1],  # NaN if all biases are alike
+        "T falls": -np.corrcoef(bias, gates.T.mean(axis=1))[0, 1],
+        "mean T": gates.T.mean(),
+        "closed": 100 * gates.closed.mean(),
+        "closed on average": 100 * np.mean(gates.T < CLOSED),
+        "selective": 100 * np.mean((gates.open >= RARE) & (gates.open <= 1 - RARE)),
+        "selective, rare ones too": 100 * np.mean((gates.open > 0) & (gates.open < 1)),
+        "change in the first": 100 * gates.change[:FIRST].sum() / gates.change.sum(),
+        "classes differ": by_class[:FIRST].mean(),
+        "groups differ": by_chance[:FIRST].mean(),
+        "idle by the loss": 100 * np.mean(cost < IDLE_OF_MOST * cost.max()),
+        "idle by the predictions": 100 * np.mean(lesioned.flips[:-1] < IDLE),
+    }
+    return Seen({name: rounded(value) for name, value in measures.items()}, rounded_all(lesioned.error))
 
 
 def train(task: Task, data: Dataset) -> StudyRun:
     """Load or train a net, and measure it and an untrained one."""
-    with one_thread():
-        there = task.cell.arm == OF_DEPTH and DEEP.exists()
-        net = models.load(DEEP, data) if there else models.trained(task.config, data)
-        untrained = Training(task.config, data).net
-        _, score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
-        seen = NetSeen(rounded(score), see(net, data), see(untrained, data))
+    net, *_ = models.obtain(task, data)
+    untrained = Training(task.config, data).net
+    _, score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
+    seen = NetSeen(rounded(score), see(net, data), see(untrained, data))
     return StudyRun(None, task, net.params.flat.size, False, {}, seen)
 
 
 STUDY = {  # by the endings of their logs
-    "": models.study(NetSeen),
-    "searched": models.study(NetSeen, {name_setting(SEARCHED): SEARCHED}, SEARCHED_SEEDS, epochs=40),
-    "deep": models.study(NetSeen, {OF_DEPTH: DEEPEST}, (1_000_096,), epochs=40),
+    "": models.look_at(NetSeen, models.BY_SETTING, models.SEEDS),
+    "searched": models.look_at(
+        NetSeen, {NetCell(name_setting(SEARCHED)): replace(SEARCHED, **OF_SEARCH)}, SEARCHED_SEEDS
+    ),
+    "deep": models.look_at(NetSeen, {NetCell(OF_DEPTH, "models/highway-100.npz"): replace(DEEPEST, **OF_SEARCH)}),
 }
 
 
@@ -134,26 +132,12 @@ def by_setting(results: Mapping[str, Results]) -> dict[str, list[StudyRun]]:
 
 def measures(seen: Seen) -> dict[str, float]:
     """Return what the page and the verdicts take of a net; shares are in %."""
-    gates, (begin, end), points = seen.gates, LATE, 100 * measurement.IDLE
-    cost = np.array(seen.lesioned_loss) - seen.loss
-    with_depth, with_T = (np.nan if r is None else r for r in (gates.bias_and_layer, gates.bias_and_mean_T))
+    (begin, end), points = LATE, 100 * IDLE
     return {
-        "biases lowered": 100 * gates.biases_decreased,
-        "biases rise": with_depth,
-        "T falls": -with_T,
-        "mean T": gates.mean_T,
-        "closed": 100 * gates.closed_for_a_sample,
-        "closed on average": 100 * gates.closed_in_the_mean,
-        "selective": 100 * gates.selective_beyond_rare,
-        "selective, rare ones too": 100 * gates.selective,
-        "change in the first": 100 * sum(gates.change[:FIRST]) / sum(gates.change),
-        "classes differ": np.mean(seen.class_difference[:FIRST]),
-        "groups differ": np.mean(seen.group_difference[:FIRST]),
-        **{f"idle at {times:g}": idle_share(seen, times * points) for times in TIMES},
-        "idle by the loss": 100 * np.mean(cost < IDLE_OF_MOST * cost.max()),
-        "idle by the predictions": 100 * np.mean(np.array(seen.flips) < measurement.IDLE),
-        "costly early": 100 * np.mean(rises(seen)[: begin - 1] > points),
-        "late change": np.abs(rises(seen)[begin - 1 : end]).mean(),
+        **{name: np.nan if value is None else value for name, value in seen.measures.items()},
+        **{f"idle at {times:g}": idle_share(seen.errors, times * points) for times in TIMES},
+        "costly early": 100 * np.mean(rises(seen.errors)[: begin - 1] > points),
+        "late change": np.abs(rises(seen.errors)[begin - 1 : end]).mean(),
     }
 
 
@@ -162,17 +146,13 @@ def judge_any(shares: Sequence[float]) -> Verdict:
 
     The claim is on every block of a net, so a net fulfils it or not: all nets must, and a single one does not suffice.
     """
-    fulfilled = {share >= NEARLY_ALL for share in shares}
-    if len(shares) == 1 and True in fulfilled:
-        return Verdict.INCONCLUSIVE
-    return {(True,): Verdict.REPRODUCED, (False,): Verdict.NOT_REPRODUCED}.get((*fulfilled,), Verdict.INCONCLUSIVE)
+    if max(shares) < NEARLY_ALL:
+        return Verdict.NOT_REPRODUCED
+    return Verdict.REPRODUCED if min(shares) >= NEARLY_ALL and len(shares) > 1 else Verdict.INCONCLUSIVE
 
 
-def verdicts(of: dict[str, np.ndarray], before: dict[str, np.ndarray], idle: float) -> dict[str, Verdict]:
-    """Judge the sentences by the measures of a setting's nets, an array each, trained and before.
-
-    idle   the threshold of an idle block, in points
-    """
+def verdicts(of: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> dict[str, Verdict]:
+    """Judge the sentences by the measures of a setting's nets, an array each, trained and before."""
 
     def most(name: str) -> Verdict:
         return judge_better(share_of_nets(of[name] - 50), 0)
@@ -187,7 +167,7 @@ def verdicts(of: dict[str, np.ndarray], before: dict[str, np.ndarray], idle: flo
         "few gates a sample": require(most("closed"), selective),
         "classes differ": judge_better(interval(of["classes differ"] - of["groups differ"] - SUBSTANTIAL), 0),
         "closing early ones costs": judge_any(of["costly early"]),
-        "closing late ones does not": judge_as_good(interval(-of["late change"]), idle),
+        "closing late ones does not": judge_as_good(interval(-of["late change"]), 100 * IDLE),
         "about 60 % idle": combine(judge_about(interval(shares), ABOUT) for shares in beyond),
         "biases increase, inversely to T": judge_better(interval(np.minimum(of["biases rise"], of["T falls"])), 0),
     }
@@ -195,7 +175,7 @@ def verdicts(of: dict[str, np.ndarray], before: dict[str, np.ndarray], idle: flo
 
 def numbers(results: Mapping[str, Results]) -> dict:
     """Return what the page quotes, by setting: intervals of the measures, trained and untrained, and verdicts."""
-    idle, found = 100 * measurement.IDLE, {}
+    found = {}
     for name, nets in by_setting(results).items():
         by_net = [[measures(getattr(net.measured, state)) for net in nets] for state in ("trained", "untrained")]
         of, before = ({of: np.array([net[of] for net in state]) for of in state[0]} for state in by_net)
@@ -204,27 +184,25 @@ def numbers(results: Mapping[str, Results]) -> dict:
             "start": nets[0].config.gate_bias,
             "trained": {measure: interval(values) for measure, values in of.items()},
             "untrained": {measure: float(values.mean()) for measure, values in before.items()},
-            "verdicts": verdicts(of, before, idle),
+            "verdicts": verdicts(of, before),
         }
-    limits = {"closed": measurement.CLOSED, "open": measurement.OPEN, "rare": 100 * measurement.RARE, "idle": idle}
-    limits |= {"of most": 100 * IDLE_OF_MOST, "first": FIRST, "late": LATE, "level": 100 * LEVEL}
-    limits |= {"selective": SELECTIVE, "substantial": SUBSTANTIAL, "about": ABOUT, "any": NEARLY_ALL}
+    limits = {"open": measurement.OPEN, "level": 100 * LEVEL}
     untried = {"CIFAR-100": Verdict.NOT_TESTED}
     return {"of": found, "own": found.get(PAPER_SETTING), "limits": limits, "untried": untried}
 
 
 def figure(results: Mapping[str, Results]) -> Figure:
     """Draw the share of idle blocks against the threshold, trained and untrained, a panel a setting."""
-    idle, about = 100 * measurement.IDLE, PAPER["idle layers"].value
+    idle, about = 100 * IDLE, PAPER["idle layers"].value
     nets_of = by_setting(results)
     nets_of = {name: nets_of[name] for name in nets_of if name != OF_DEPTH or len(nets_of) == 1}
-    shares = [np.mean([idle_share(net.measured.trained, idle) for net in nets]) for nets in nets_of.values()]
+    shares = [np.mean([idle_share(net.measured.trained.errors, idle) for net in nets]) for nets in nets_of.values()]
     title = f"{min(shares):.0f} to {max(shares):.0f} % of the blocks are idle at {idle:g} points"
     figure, grid = new_figure(title, 3.2, ncols=len(nets_of), sharey=True, squeeze=False)
     for axes, (setting, nets) in zip(grid.ravel(), nets_of.items(), strict=True):
         for state, color in (("untrained", FAINT_INK), ("trained", COLORS["highway"])):
             curves = np.array(
-                [[idle_share(getattr(net.measured, state), points) for points in THRESHOLDS] for net in nets]
+                [[idle_share(getattr(net.measured, state).errors, points) for points in THRESHOLDS] for net in nets]
             )
             draw_seeds(axes, THRESHOLDS, curves, label=state, color=color)
         axes.axhspan(about - ABOUT, about + ABOUT, color=pale(COLORS["lstm"], 0.3), linewidth=0, zorder=0)

@@ -61,7 +61,12 @@ LEAST_GAIN = 0.05  # over guessing: a net whose training error is lower by no mo
 LEAST_NETS = 3  # that must have learned a task in a setting
 MARGIN = 2.0  # blocks
 LEAD = 0.1  # share of a net's lead over guessing: a fall that is fair to tasks of any error
-N_TRAIN, BATCH_SIZE, LAST_RATE = 30_000, 128, 0.2  # the rate of the last epoch, as a share of the first's
+SEEDS, EPOCHS, N_TRAIN, BATCH_SIZE = range(5), 30, 30_000, 128
+LAST_RATE = 0.2  # of the last epoch, as a share of the first's
+REGIME = {
+    **{"hidden": 50, "depth": 49, "n_train": N_TRAIN, "n_test": 10_000, "batch_size": BATCH_SIZE, "clip": 0.0},
+    **{"optimizer": "momentum", "lr_decay": LAST_RATE ** (1 / (EPOCHS * math.ceil(N_TRAIN / BATCH_SIZE)))},
+}
 TANH = {"activation": "tanh", "init": "glorot", "momentum": 0.9}
 ARMS = {  # the settings of section 4: a net of the search, the paper's, and one whose gates start more closed
     "ReLU": Arm(
@@ -78,12 +83,6 @@ class LabelledCell:
 
     arm: str
     labels: Literal[*ORDER]
-
-
-def configure(fields: Mapping, cell: LabelledCell, stage: Stage) -> ArmConfig:
-    decay = LAST_RATE ** (1 / (stage.epochs * math.ceil(N_TRAIN / BATCH_SIZE)))
-    regime = {"optimizer": "momentum", "lr_decay": decay, "clip": 0.0, "batch_size": BATCH_SIZE}
-    return ArmConfig(**fields, **regime, hidden=50, depth=49, n_train=N_TRAIN, n_test=10_000)
 
 
 # ------------------------------------------------------------------------------------- what is measured
@@ -164,8 +163,7 @@ def train(task: Task, digits: Dataset) -> StudyRun:
 STUDY = Study(
     ARMS,
     [LabelledCell(arm, labels) for arm in ARMS for labels in ORDER],
-    stages=(Stage(range(5), 30, result="scored"),),
-    configure=configure,
+    stages=(Stage(SEEDS, EPOCHS, options=REGIME, result="scored"),),
     criteria={"blocks needed": lambda run: run.measured.trained.needed if has_learned(run) else 0},
     measured=Examined,
 )
@@ -218,5 +216,4 @@ def numbers(results: Results) -> dict:
         "diverged": {arm: sum(run.diverged for labels in ORDER for run in runs[arm, labels]) for arm in ARMS},
         "error": {of: 100 * np.array([each.error for each in found]) for of, found in trained.items()},
         "shallow_error": {of: np.mean([100 * run.measured.without_blocks for run in runs[of]]) for of in runs},
-        "seeds": len(STUDY.stages[0].seeds),
     }

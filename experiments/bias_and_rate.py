@@ -102,14 +102,8 @@ def numbers(results: Mapping[str, Results]) -> dict:
     return {
         "verdict": any_of(verdicts.values()).value,
         "suffice": [bias for bias, verdict in verdicts.items() if verdict == Verdict.REPRODUCED],
-        "start": {
-            of: {
-                "bias": of,
-                "learn": int((found > LEARNT).sum()),
-                "lead": lead_of(found, without),
-            }
-            for of, found in scores.items()
-        },
+        "learn": {of: int((found > LEARNT).sum()) for of, found in scores.items()},
+        "lead": {of: lead_of(found, without) for of, found in scores.items()},
         "chose": Counter((BIASES.get(cell.arm, cell.arm), *whole.chosen(cell)) for cell in whole.finished),
         "example": {bias: max((of > LEARNT).sum() for at, of in rates.items() if at[0] == bias) for bias, _ in rates},
         "pairs": len(without),

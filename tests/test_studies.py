@@ -31,7 +31,7 @@ from experiments.__main__ import STUDIES
 from experiments.claims import Verdict
 from experiments.common import CHANCE_LOSS, load
 from experiments.comparisons import Difference
-from experiments.flow import gradient_norms
+from experiments.flow import block_gradients
 from experiments.quotes import errors
 from experiments.study import Cell, Results, Study, StudyRun
 from experiments.study_command import StudyLog, train
@@ -517,7 +517,8 @@ def test_a_thousand_highway_blocks_pass_the_gradient_and_plain_ones_lose_it(digi
 def norms_of(digits, depth: int, **options) -> np.ndarray:
     """The norms of an untrained net's gradient over 20 digits, at the input of each block and behind the last."""
     net = DeepNet(64, 10, depth=depth, rng=np.random.default_rng(0), **options)
-    return gradient_norms(net, as_inputs(digits.train_x[:20]), digits.train_y[:20])
+    _, gradients = block_gradients(net, as_inputs(digits.train_x[:20]), digits.train_y[:20])
+    return np.array([np.linalg.norm(dx) for dx in reversed(gradients)])
 
 
 def test_an_unfinished_study_compares_nothing_that_is_missing():

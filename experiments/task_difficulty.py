@@ -42,7 +42,7 @@ from typing import Literal
 
 import numpy as np
 
-from highway_lab.fields import Count, NotNegative, Share, lists_of
+from highway_lab.fields import NotNegative, Share, lists_of
 from highway_lab.intervals import difference
 from highway_lab.logs import rounded_all
 from highway_lab.threads import one_thread
@@ -90,19 +90,11 @@ class LabelledCell:
 
 @dataclass
 class Seen:
-    """Measures of one net on the training pairs; errors are shares, the loss is in nats, blocks stand from the first.
-
-    closed_from_back  error with the last k blocks closed, k = 0..L, on measurement.SET_IMAGES training pairs
-    needed            blocks that cannot be closed from the back before accuracy has fallen by measurement.POINT
-    """
+    """Measures of one net on the training pairs; errors are shares, blocks stand from the first."""
 
     error: Share
-    loss: float
-    test_score: Share  # accuracy on test pairs
-    lesioned_error: lists_of(Share, "L")  # by block closed
     idle_share: lists_of(Share, "thresholds")  # of the blocks, by measurement.IDLE_THRESHOLDS
-    closed_from_back: lists_of(Share, "L+1")
-    needed: Count
+    closed_from_back: lists_of(Share, "L+1")  # error with the last k blocks closed, on measurement.SET_IMAGES pairs
     mean_T: lists_of(NotNegative, "L")  # by block, over units and pairs
 
 
@@ -120,17 +112,13 @@ class Examined:
 
 
 def see(net: DeepNet, data: Dataset) -> Seen:
-    """Measure a net on all training pairs, and its accuracy on test pairs."""
-    error, loss, _ = measurement.close_each(net, data.train_x, data.train_y)
+    """Measure a net on all training pairs."""
+    error, *_ = measurement.close_each(net, data.train_x, data.train_y)
     from_back = measurement.close_in_order(net, *measurement.closing_images(data), np.arange(net.depth)[::-1])
     return Seen(
         error=rounded(error[-1]),
-        loss=rounded(loss[-1]),
-        test_score=rounded(evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])[1]),
-        lesioned_error=rounded_all(error[:-1]),
         idle_share=rounded_all(np.divide(measurement.count_idle(error), net.depth)),
         closed_from_back=rounded_all(from_back),
-        needed=net.depth - measurement.count_spared(from_back),
         mean_T=rounded_all(measurement.measure_gates(net, data.train_x).T.mean(axis=1)),
     )
 
@@ -164,7 +152,7 @@ STUDY = Study(
     ARMS,
     [LabelledCell(arm, labels) for arm in ARMS for labels in ORDER],
     stages=(Stage(SEEDS, EPOCHS, options=REGIME, result="scored"),),
-    criteria={"blocks needed": lambda run: run.measured.trained.needed if has_learned(run) else 0},
+    criteria={"blocks needed": lambda run: needed(run) if has_learned(run) else 0},
     measured=Examined,
 )
 
@@ -178,10 +166,15 @@ def has_learned(run: StudyRun) -> bool:
     return of.trained is not None and of.guess_error - of.trained.error > LEAST_GAIN
 
 
+def needed(run: StudyRun, fall: float = measurement.POINT) -> int:
+    """Return the blocks of a net that cannot be closed from the back before accuracy has fallen by so much."""
+    errors = run.measured.trained.closed_from_back
+    return len(errors) - 1 - measurement.count_spared(errors, fall)
+
+
 def needed_by_lead(run: StudyRun) -> int:
     """Return the blocks that a net needs until it has lost a tenth of its lead over guessing."""
-    of, errors = run.measured, run.measured.trained.closed_from_back
-    return len(errors) - 1 - measurement.count_spared(errors, LEAD * (of.guess_error - of.trained.error))
+    return needed(run, LEAD * (run.measured.guess_error - run.measured.trained.error))
 
 
 def tau(values: Sequence[float]) -> float:
@@ -190,30 +183,29 @@ def tau(values: Sequence[float]) -> float:
     return float(np.mean(signs)) if signs else 0.0
 
 
-def verdict_of(needed: Mapping[str, Sequence[int]]) -> Verdict:
+def verdict_of(blocks: Mapping[str, Sequence[int]]) -> Verdict:
     """Return the verdict on the paper's sentence in a setting, given the blocks that nets need which have learned."""
-    lead = difference(needed[HARDER], needed[EASIER])
-    rank = tau([float(np.mean(of)) for of in needed.values() if len(of) >= LEAST_NETS])
+    lead = difference(blocks[HARDER], blocks[EASIER])
+    rank = tau([float(np.mean(of)) for of in blocks.values() if len(of) >= LEAST_NETS])
     verdict = judge_better(lead, MARGIN)
     if verdict == Verdict.REPRODUCED and rank <= 0:
         verdict = Verdict.NOT_REPRODUCED if lead.high < MARGIN else Verdict.INCONCLUSIVE
-    return of_learners(verdict, min(len(needed[labels]) for labels in (EASIER, HARDER)) >= LEAST_NETS)
+    return of_learners(verdict, min(len(blocks[labels]) for labels in (EASIER, HARDER)) >= LEAST_NETS)
 
 
 def numbers(results: Results) -> dict:
     """Return what pages quote, by setting and labels; errors in %."""
     runs = {(cell.arm, cell.labels): found for cell, found in results.by_cell().items()}
     learned = {of: [run for run in found if has_learned(run)] for of, found in runs.items()}
-    trained = {of: [run.measured.trained for run in found] for of, found in learned.items() if found}
-    needed = {arm: {of: [run.measured.trained.needed for run in learned[arm, of]] for of in ORDER} for arm in ARMS}
-    verdicts = {arm: verdict_of(needed[arm]) for arm in ARMS}
+    trained = {of: found for of, found in learned.items() if found}
+    verdicts = {arm: verdict_of({of: [*map(needed, learned[arm, of])] for of in ORDER}) for arm in ARMS}
     return {
         "verdict": str(combine(verdicts.values())),
         "holding": [*verdicts.values()].count(Verdict.REPRODUCED),
-        "needed": {of: np.mean([each.needed for each in found]) for of, found in trained.items()},
-        "by_lead": {of: np.mean([*map(needed_by_lead, learned[of])]) for of in trained},
+        "needed": {of: np.mean([*map(needed, found)]) for of, found in trained.items()},
+        "by_lead": {of: np.mean([*map(needed_by_lead, found)]) for of, found in trained.items()},
         "learned": {of: len(found) for of, found in learned.items()},
         "diverged": {arm: sum(run.diverged for labels in ORDER for run in runs[arm, labels]) for arm in ARMS},
-        "error": {of: 100 * np.array([each.error for each in found]) for of, found in trained.items()},
+        "error": {of: 100 * np.array([run.measured.trained.error for run in found]) for of, found in trained.items()},
         "shallow_error": {of: np.mean([100 * run.measured.without_blocks for run in runs[of]]) for of in runs},
     }

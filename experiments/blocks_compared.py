@@ -63,15 +63,12 @@ class FlowMeasured(Measured):
 
 def train(task: Task, data: Dataset) -> StudyRun:
     """Train one net; of a result, measure how gradients flow before and after, over the first images that it learns."""
-    training = Training(task.config, data)
-
-    def flow(net: DeepNet) -> Flow | None:
-        return measure_flow(net, training.data, [net.depth // 2]) if task.result else None
 
     def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> FlowMeasured:
-        return FlowMeasured(**vars(common), untrained=untrained, trained=flow(net))
+        fresh, middle = Training(task.config, data), [net.depth // 2]
+        flows = [measure_flow(of, fresh.data, middle) if task.result else None for of in (fresh.net, net)]
+        return FlowMeasured(**vars(common), untrained=flows[0], trained=flows[1])
 
-    untrained = flow(training.net)
     return study_command.train(task, data, columns=("grad_norm",), measure=measure)
 
 

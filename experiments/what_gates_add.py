@@ -243,14 +243,13 @@ def train(task: Task, data: Dataset) -> StudyRun:
     if task.cell.of == "sum":
         data = pair_digits(data, "sum", bool(task.result), task.config.n_train, N_VALIDATION_PAIRS)
     judged = None if task.config.n_validation else (data.test_x, data.test_y)  # in the data set's order
-    start = None
-    if task.result and task.config.seed == 0:
-        training = Training(task.config, data)
-        start = measure_flow(training.net, training.data, range(training.net.depth))
 
     def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> ArmMeasured:
         opened = None if common.train_loss is None else mean_opening(net, x)
-        right = None
+        right = start = None
+        if task.result and task.config.seed == 0:
+            fresh = Training(task.config, data)
+            start = measure_flow(fresh.net, fresh.data, range(net.depth))
         if task.result and common.train_loss is not None and task.config.epochs >= LEAST_EPOCHS:
             starts = range(0, len(x), ROWS)
             found = [net.predict(net.preprocess(x[at : at + ROWS])).argmax(axis=1) for at in starts]

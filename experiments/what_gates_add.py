@@ -133,12 +133,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of
-from highway_lab.logs import grouped, rounded_all
+from highway_lab.logs import grouped
 from highway_lab.training import Training
-from highway_networks import Dataset, DeepNet, rounded
+from highway_networks import Dataset, DeepNet
 
 from . import study_command
-from .blocks import number_of, rezero_fields, scaled_fields
+from .blocks import rezero_fields, scaled_fields
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN
 from .common import CHANCE_LOSS
 from .common_figures import rows_figure
@@ -229,12 +229,10 @@ class ArmMeasured(Measured):
     """What is measured of a run; what only results have is null in one that chooses.
 
     right     which test images are classified correctly, a bit each, in base 64; null for short runs, too
-    opened    mean over units and the first images that score of T, or of |s·A|, in each block; null if it has neither
     start     of the untrained net, of the first seed that is scored; singular values are those of dx_L/dx_0
     """
 
     right: str | None
-    opened: list[float | None] | None
     start: Flow | None
 
 
@@ -245,7 +243,6 @@ def train(task: Task, data: Dataset) -> StudyRun:
     judged = None if task.config.n_validation else (data.test_x, data.test_y)  # in the data set's order
 
     def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> ArmMeasured:
-        opened = None if common.train_loss is None else mean_opening(net, x)
         right = start = None
         if task.result and task.config.seed == 0:
             fresh = Training(task.config, data)
@@ -254,18 +251,9 @@ def train(task: Task, data: Dataset) -> StudyRun:
             starts = range(0, len(x), ROWS)
             found = [net.predict(net.preprocess(x[at : at + ROWS])).argmax(axis=1) for at in starts]
             right = base64.b64encode(np.packbits(np.concatenate(found) == y)).decode()
-        common.effective_depth = None if opened is None else rounded(opened.sum(), digits=4)
-        by_block = rounded_all(opened, digits=4) if task.result and opened is not None else None
-        return ArmMeasured(**vars(common), right=right, opened=by_block, start=start)
+        return ArmMeasured(**vars(common), right=right, start=start)
 
     return study_command.train(task, data, judged=judged, measure=measure)
-
-
-def mean_opening(net: DeepNet, x: np.ndarray) -> np.ndarray | None:
-    """Return the mean over units and the first samples (n, ...) of T, or of |s·A|, by block, (L,); None without."""
-    if "A" in net.block.branches:
-        return number_of(net.config["block"])[1] * np.abs(net.params["b_A"]).mean(axis=1)
-    return net.gate_means(net.preprocess(x[:ROWS]), ROWS) if net.has_gates else None
 
 
 # ---------------------------------------------------------------------------------------- the studies

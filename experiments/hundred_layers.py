@@ -195,9 +195,6 @@ STUDY = study(arms(RATES), growth=0)
 NEXT = study(arms(WIDE_RATES) | RELU_ARMS, growth=4)
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
-
 def find_leads(results: Results, highway: str, others: Iterable[str]) -> dict[str, tuple[Difference, float]]:
     """Return by how many orders of magnitude highway nets are ahead of others, and p after Holm."""
     values = {cell.arm: results.judged(results.scored(cell)) for cell in results.finished}

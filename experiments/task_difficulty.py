@@ -60,7 +60,7 @@ EASIER, HARDER = "ten classes", "sum"  # whose difference decides
 LEAST_GAIN = 0.05  # over guessing: a net whose training error is lower by no more has not learned
 LEAST_NETS = 3  # that must have learned a task in a setting
 MARGIN = 2.0  # blocks
-LEAD = 0.1  # share of a net's lead over guessing: a fall that is fair to tasks of any error
+LEAD = 0.1  # of a net's lead over guessing: a fall that is fair to tasks of any error
 SEEDS, EPOCHS, N_TRAIN, BATCH_SIZE = range(5), 30, 30_000, 128
 LAST_RATE = 0.2  # of the last epoch, as a share of the first's
 REGIME = {
@@ -83,9 +83,6 @@ class LabelledCell:
 
     arm: str
     labels: Literal[*ORDER]
-
-
-# ------------------------------------------------------------------------------------- what is measured
 
 
 @dataclass
@@ -157,24 +154,16 @@ STUDY = Study(
 )
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
-
 def has_learned(run: StudyRun) -> bool:
     """Tell whether a net's training error is lower than that of guessing by more than LEAST_GAIN."""
     of = run.measured
     return of.trained is not None and of.guess_error - of.trained.error > LEAST_GAIN
 
 
-def needed(run: StudyRun, fall: float = measurement.POINT) -> int:
-    """Return the blocks of a net that cannot be closed from the back before accuracy has fallen by so much."""
-    errors = run.measured.trained.closed_from_back
-    return len(errors) - 1 - measurement.count_spared(errors, fall)
-
-
-def needed_by_lead(run: StudyRun) -> int:
-    """Return the blocks that a net needs until it has lost a tenth of its lead over guessing."""
-    return needed(run, LEAD * (run.measured.guess_error - run.measured.trained.error))
+def needed(run: StudyRun, of_lead: float = 0.0) -> int:
+    """Return the blocks that a net needs until it has lost a point, or a share of its lead over guessing."""
+    errors, lead = run.measured.trained.closed_from_back, run.measured.guess_error - run.measured.trained.error
+    return len(errors) - 1 - measurement.count_spared(errors, of_lead * lead or measurement.POINT)
 
 
 def tau(values: Sequence[float]) -> float:
@@ -203,7 +192,7 @@ def numbers(results: Results) -> dict:
         "verdict": str(combine(verdicts.values())),
         "holding": [*verdicts.values()].count(Verdict.REPRODUCED),
         "needed": {of: np.mean([*map(needed, found)]) for of, found in trained.items()},
-        "by_lead": {of: np.mean([*map(needed_by_lead, found)]) for of, found in trained.items()},
+        "by_lead": {of: np.mean([needed(run, LEAD) for run in found]) for of, found in trained.items()},
         "learned": {of: len(found) for of, found in learned.items()},
         "diverged": {arm: sum(run.diverged for labels in ORDER for run in runs[arm, labels]) for arm in ARMS},
         "error": {of: 100 * np.array([run.measured.trained.error for run in found]) for of, found in trained.items()},

@@ -109,9 +109,6 @@ STUDY = {  # by the endings of their logs
 }
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
-
 def by_kind(results: Results) -> dict[tuple[str, int], Runs]:
     """Return the results of finished cells by arm and units, and by blocks, the fewest first."""
     found = {}

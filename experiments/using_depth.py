@@ -167,9 +167,6 @@ STUDY = Study(
 )
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
-
 def compare(results: Results, least: float = 0.0) -> dict[tuple[str, int], tuple[Interval, str]]:
     """Return by how many points highway nets of 20 blocks are ahead of others, and the word of the rules.
 

@@ -125,9 +125,8 @@ def train_net(config: ArmConfig, data: Dataset) -> DeepNet | None:
     training = Training(config, data)
     for _ in training.epochs(scored=False):
         pass
-    halves = ((data.train_x, data.train_y), (data.test_x, data.test_y))
-    finite = all(math.isfinite(evaluate(training.net, *half, training.loss)[0]) for half in halves)
-    return training.net if finite and not training.diverged else None
+    loss, _ = evaluate(training.net, data.train_x, data.train_y, training.loss)
+    return training.net if math.isfinite(loss) and not training.diverged else None
 
 
 def train(task: Task, digits: Dataset) -> StudyRun:

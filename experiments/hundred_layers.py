@@ -90,7 +90,7 @@ not; highway nets with ReLU ahead of all four become a sentence of its paragraph
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -117,11 +117,7 @@ AT_CHANCE = 0.95 * CHANCE_LOSS
 FLOOR = 1e-7
 RATES, WIDE_RATES = (0.003, 0.01, 0.03, 0.1), (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 GAINS = (1.0, 1.05, 1.1)
-LONG = Stage(
-    SEEDS, LONG_EPOCHS, best=1, result="long"
-)  # step 2, registered and not run, at the chosen rate (and at half)
-
-
+LONG = Stage(SEEDS, LONG_EPOCHS, best=1, result="long")  # step 2, registered, not run: the chosen rate (and half)
 GLOROT, RELU, GATED = {"init": "glorot"}, {"init": "he", "activation": "relu"}, {"block": "highway"}
 PLAIN, ORTHOGONAL = {"block": "plain"}, {"block": "plain", "init": "orthogonal"}
 NUMBER = {"zero": "W_A"}  # A of ReZero is then a learned number a unit, b_A
@@ -195,13 +191,6 @@ STUDY = study(arms(RATES), growth=0)
 NEXT = study(arms(WIDE_RATES) | RELU_ARMS, growth=4)
 
 
-def find_leads(results: Results, highway: str, others: Iterable[str]) -> dict[str, tuple[Difference, float]]:
-    """Return by how many orders of magnitude highway nets are ahead of others, and p after Holm."""
-    values = {cell.arm: results.judged(results.scored(cell)) for cell in results.finished}
-    leads = {other: welch(values[other], values[highway]) for other in others}
-    return dict(zip(leads, zip(leads.values(), holm([of.p for of in leads.values()]), strict=True), strict=True))
-
-
 def word(lead: Difference, p: float) -> str:
     """Say by the rules whether highway nets are ahead of another net, behind it, or alike."""
     side = "inconclusive" if p >= LEVEL else "ahead" if lead.value > 0 else "behind"
@@ -214,15 +203,17 @@ def word(lead: Difference, p: float) -> str:
 def numbers(results: Results) -> dict:
     """Return what the page quotes; by family and other net, how many times higher its loss is, and the word."""
     scored = {cell.arm: results.scored(cell) for cell in results.finished}
-    leads = {
-        of: find_leads(results, highway, others)
-        for of, (highway, others) in FAMILIES.items()
-        if {highway, *others} <= scored.keys()
-    }
+    orders, higher, words = {arm: results.judged(runs) for arm, runs in scored.items()}, {}, {}
+    for of, (highway, others) in FAMILIES.items():
+        if {highway, *others} <= scored.keys():
+            leads = [welch(orders[other], orders[highway]) for other in others]
+            ps = holm([lead.p for lead in leads])
+            higher[of] = {other: 10**lead.value for other, lead in zip(others, leads, strict=True)}
+            words[of] = dict(zip(others, map(word, leads, ps), strict=True))
     return {
-        "higher": {of: {name: 10**lead.value for name, (lead, _) in found.items()} for of, found in leads.items()},
-        "word": {of: {name: word(*lead) for name, lead in found.items()} for of, found in leads.items()},
-        "furthest": min(scored, key=lambda arm: results.judged(scored[arm]).mean()),
+        "higher": higher,
+        "word": words,
+        "furthest": min(orders, key=lambda arm: orders[arm].mean()),
         "accuracy": {name: accuracies(runs).mean() for name, runs in scored.items()},
         "clipped": {name: 100 * np.mean([run.measured.clipped for run in runs]) for name, runs in scored.items()},
         "verdict": "not tested" if LONG not in results.study.stages else "",

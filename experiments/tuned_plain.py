@@ -62,8 +62,6 @@ BLOG_DEPTH, BLOG_ACCURACY = 20, 15  # blocks, %
 HIGHWAY, PLAIN, WIDE = ("highway", 50), ("plain", 50), ("plain", 71)  # arm and units of each kind of net
 ORTHOGONAL = ", orthogonal"  # ends the name of an arm that begins with such weights
 NOT_DRAWN = (("highway, orthogonal", 50), ("plain, orthogonal", 71))
-WIDE_COLOR = "#882255"
-
 Runs = dict[int, list[StudyRun]]  # by blocks
 
 # ties go by the order of the values
@@ -165,7 +163,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "best": leads_of(best[HIGHWAY], best[PLAIN]),
         "wide": leads_of(best[HIGHWAY], best[WIDE]),
     }
-    accuracy = {kind: {depth: accuracies(runs).mean() for depth, runs in of.items()} for kind, of in tuned.items()}
     setting = {depth: runs[0].setting for depth, runs in tuned["plain" + ORTHOGONAL, PLAIN[1]].items()}
     return {
         "verdict": {
@@ -175,7 +172,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
         },
         "lead": leads,
         "matched": [depth for depth in COMPARED_WIDE if judge_as_good(wide[depth], MARGIN) == Verdict.REPRODUCED],
-        "accuracy": accuracy,
+        "accuracy": {kind: {depth: accuracies(of[depth]).mean() for depth in of} for kind, of in tuned.items()},
         "untuned": {arm: {depth: accuracies(of[depth]).mean() for depth in of} for (arm, _), of in untuned.items()},
         "loss_ratio": loss[PLAIN] / loss[HIGHWAY],
         "largest_gain": [depth for depth, (gain, _) in setting.items() if gain == max(GAINS["init_gain"])],
@@ -193,7 +190,7 @@ def figure(results: Mapping[str, Results]) -> Figure:
         found = by_kind(results[ending]) if ending in results else {}
         for kind in [kind for kind in found if kind not in NOT_DRAWN]:
             errors = {depth: 100 - accuracies(runs) for depth, runs in found[kind].items()}
-            color = WIDE_COLOR if kind == WIDE else arm_color(kind[0])
+            color = "#882255" if kind == WIDE else arm_color(kind[0])
             draw_by_depth(axes, depths, errors, color=color, label=kind[0] + f", {WIDE[1]} units" * (kind == WIDE))
         draw_level(axes, 100 - 100 * CHANCE, "chance")
         if ending == "" and "" in results and (shallow := best_shallow(results[""])):

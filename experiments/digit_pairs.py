@@ -12,9 +12,7 @@ import numpy as np
 from highway_lab.datasets import CLASSES
 from highway_networks import Dataset
 
-Label = Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray]  # of left and right digits, (n,) each
-
-TASKS: dict[str, Label] = {
+TASKS: dict[str, Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray]] = {  # of both digits, (n,) each
     "two classes": lambda left, right, rng: left >= CLASSES // 2,
     "parity": lambda left, right, rng: left % 2,
     "ten classes": lambda left, right, rng: left,

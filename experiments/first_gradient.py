@@ -82,5 +82,4 @@ def numbers(results: Results) -> Mapping:
         "through": {state: {arm: mean(runs[arm], state, "through") for arm in gated} for state in STATES},
         "guess": all(max(of) < GUESSING for arm, of in scores.items() if arm.startswith("plain")),
         "bias": {arm: ARMS[arm].options.get("gate_bias", Config.gate_bias) for arm in gated},
-        "lr": Config.lr,
     }

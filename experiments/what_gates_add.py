@@ -310,8 +310,6 @@ STUDY = {  # by the endings of their logs
     "sum": study(PAIRS, 8, 30, "cosine", **of_pairs),
 }
 FIRST = [*filter(is_compared, LONG)]
-
-
 wider = study([*LONG, *deep(COMPARED[:4], 200)], 20, 60, "cosine", growth=4)
 unclipped = Stage(
     lambda cell: MORE_SEEDS if cell in FIRST else (), 60, 1, {"schedule": "cosine", "clip": 0.0}, "without clipping"
@@ -379,7 +377,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
     """Return what pages quote: accuracies in %, by the name of a net, and by how many points it is ahead of highway.
 
     The nets of 60 epochs are `long`, those of twelve `short`; leads are over 100 highway blocks. `beside`: the word of
-    the other net. `at_an_end`: how many of the wide nets, of the deep ones of the sum, chose so, and of how many.
+    the other net. `at_an_end`: whether a wide net, or a deep one of the sum, chose an end of its grid.
     """
     parts = {"long": ("", "wide"), "short": ("short",), "sum": ("sum",)}
     runs = {
@@ -392,13 +390,10 @@ def numbers(results: Mapping[str, Results]) -> dict:
     leads |= {of: family(results[of], of) for of in ("wide", "sum")}
     leads["copy"] = {of[1]: compare(runs, copied["highway"][of]) for of, runs in copied["residual, gated"].items()}
     word = {of: judge_family(found, {"loss": LOSS_MARGIN}.get(of, ACCURACY_MARGIN)) for of, found in leads.items()}
-    highway = name_of(HIGHWAY)
-    at_an_end = {
-        of: [bool(results[of].untried(cell)) for cell in results[of].finished if of == "wide" or cell.depth >= 10]
-        for of in ("wide", "sum")
-    }
+    highway, sizes = name_of(HIGHWAY), {"wide": WIDE, "sum": [cell for cell in PAIRS if cell.depth >= 10]}
     return {
-        **{of: {name: each.mean() for name, each in scores[of].items()} for of in ("long", "sum")},
+        "long": {name: each.mean() for name, each in scores["long"].items()},
+        "pairs": {name: each.mean() for name, each in scores["sum"].items()},
         "clipped": {name: 100 * np.mean([run.measured.clipped for run in each]) for name, each in runs["long"].items()},
         "best": {of: {kind: name_of(cell) for kind, cell in best(results[of], KINDS[of]).items()} for of in KINDS},
         "ahead": {
@@ -414,7 +409,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "copy": {(arm, of[1]): accuracies(copied[arm][of]).mean() for arm in COPIED for of in copied[arm]},
         "passed_on": {arm: passed_on(results["short"], arm) for arm in MAIN},
         "highway_bias": results[""].chosen(HIGHWAY)[1],
-        "at_an_end": {of: (sum(ends), len(ends)) for of, ends in at_an_end.items()},
+        "at_an_end": {of: [bool(results[of].untried(cell)) for cell in cells] for of, cells in sizes.items()},
         "epochs": {of: results[parts[of][0]].study.stages[-1].epochs for of in parts},
         "lowest": min(scores["sum"]["highway, 10 blocks of 100"]),
         "diverged": sum(run.diverged for of in results.values() for run in of.runs),

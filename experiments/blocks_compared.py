@@ -109,10 +109,8 @@ def numbers(results: Results) -> dict:
     score = {of: accuracies(runs[of]) for of in runs}
     sizes = [*dict.fromkeys((arm, units) for arm, units, _ in runs)]
     lead = {of: [interval(score[*of, depth] - score["highway", UNITS, depth]) for depth in GATE_BIAS] for of in sizes}
-    grown = {
-        state: {(arm, depth): growth(runs[arm, UNITS, depth], state) for arm in BLOCKS for depth in GATE_BIAS}
-        for state in STATES
-    }
+    equal = {(arm, depth): of for (arm, units, depth), of in runs.items() if units == UNITS}
+    grown = {state: {of: growth(equal[of], state) for of in equal} for state in STATES}
     untrained = {arm: [grown["untrained"][arm, depth] for depth in GATE_BIAS] for arm in BLOCKS}
     residual = ("residual", "residual / L")
     return {

@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.figures import INK
-from highway_lab.intervals import Interval, interval
+from highway_lab.intervals import interval
 
 from .claims import ACCURACY_MARGIN, Verdict, any_of, judge_better, require
 from .common_figures import minus, rows_figure
@@ -77,15 +77,10 @@ def scores_of(results: Results) -> dict[str, np.ndarray]:
     return {arm: np.array([accuracies(results.scored(cell)) for cell in of]) for arm, of in cells.items() if of}
 
 
-def lead_of(scores: np.ndarray, without: np.ndarray) -> Interval:
-    """Return the points by which nets outperform those of no blocks, given both (pairs, seeds)."""
-    return interval((scores - without).mean(axis=0))
-
-
 def judge_bias(scores: np.ndarray, without: np.ndarray) -> Verdict:
     """Judge whether a bias suffices, given the scores in % of its nets and of those of no blocks, (pairs, seeds)."""
     learns = Verdict.REPRODUCED if np.all(scores > LEARNT) else Verdict.NOT_REPRODUCED
-    return require(learns, judge_better(lead_of(scores, without), ACCURACY_MARGIN))
+    return require(learns, judge_better(interval((scores - without).mean(axis=0)), ACCURACY_MARGIN))
 
 
 def numbers(results: Mapping[str, Results]) -> dict:
@@ -102,19 +97,10 @@ def numbers(results: Mapping[str, Results]) -> dict:
     return {
         "verdict": any_of(verdicts.values()).value,
         "suffice": [bias for bias, verdict in verdicts.items() if verdict == Verdict.REPRODUCED],
-        "start": {
-            of: {
-                "bias": of,
-                "learn": int((found > LEARNT).sum()),
-                "lead": lead_of(found, without),
-            }
-            for of, found in scores.items()
-        },
+        "learn": {of: int((found > LEARNT).sum()) for of, found in scores.items()},
+        "lead": {of: interval((found - without).mean(axis=0)) for of, found in scores.items()},
         "chose": Counter((BIASES.get(cell.arm, cell.arm), *whole.chosen(cell)) for cell in whole.finished),
         "example": {bias: max((of > LEARNT).sum() for at, of in rates.items() if at[0] == bias) for bias, _ in rates},
-        "pairs": len(without),
-        "seeds": without.shape[1],
-        "nets": without.size,
         "diverged": sum(run.diverged for of in results.values() for run in of.runs),
     }
 

@@ -33,22 +33,19 @@ from .partly_frozen import ArmConfig
 from .study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, Task, accuracies, score_loss
 
 RATES = (2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2)
-BLOCKS = {
-    "plain": "plain",
-    "residual": "residual",
-    "residual / L": "residual-scaled",
-    "highway": "highway",
-    "highway, uncoupled": "highway-uncoupled",
-    "lstm": "lstm",
+BLOCKS = {  # and the units with which one has about 5,100 parameters
+    "plain": ("plain", 71),
+    "residual": ("residual", 71),
+    "residual / L": ("residual-scaled", 71),
+    "highway": ("highway", 50),
+    "highway, uncoupled": ("highway-uncoupled", 41),
+    "lstm": ("lstm", 50),
 }
 GATED = ("highway", "highway-uncoupled", "lstm")
 # The paper's guideline (section 2.2) for 10 and 30 blocks; for 100, what trains in the search of figure 1.
 GATE_BIAS = {10: -1.0, 30: -3.0, 100: -6.0}
 UNITS, DEEPEST, EPOCHS, CLIP = 50, 100, 12, 5.0
-AS_LARGE = {  # units with which a block has about 5,100 parameters
-    **{"plain": 71, "residual": 71, "residual / L": 71},
-    **{"highway": 50, "highway, uncoupled": 41, "lstm": 50},
-}
+AS_LARGE = {arm: units for arm, (_, units) in BLOCKS.items()}
 WIDTHS = (dict.fromkeys(BLOCKS, UNITS), AS_LARGE)
 CELLS = [*dict.fromkeys(Cell(arm, of[arm], depth) for depth in GATE_BIAS for of in WIDTHS for arm in BLOCKS)]
 
@@ -63,15 +60,12 @@ class FlowMeasured(Measured):
 
 def train(task: Task, data: Dataset) -> StudyRun:
     """Train one net; of a result, measure how gradients flow before and after, over the first images that it learns."""
-    training = Training(task.config, data)
-
-    def flow(net: DeepNet) -> Flow | None:
-        return measure_flow(net, training.data, [net.depth // 2]) if task.result else None
 
     def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> FlowMeasured:
-        return FlowMeasured(**vars(common), untrained=untrained, trained=flow(net))
+        fresh, middle = Training(task.config, data), [net.depth // 2]
+        flows = [measure_flow(of, fresh.data, middle) if task.result else None for of in (fresh.net, net)]
+        return FlowMeasured(**vars(common), untrained=flows[0], trained=flows[1])
 
-    untrained = flow(training.net)
     return study_command.train(task, data, columns=("grad_norm",), measure=measure)
 
 
@@ -81,7 +75,7 @@ def configure(fields: Mapping, cell: Cell, stage: Stage) -> ArmConfig:
 
 
 STUDY = Study(
-    {arm: Arm({"block": block}, {"lr": RATES}) for arm, block in BLOCKS.items()},
+    {arm: Arm({"block": block}, {"lr": RATES}) for arm, (block, _) in BLOCKS.items()},
     CELLS,
     stages=[
         Stage((100, 101), EPOCHS, options={"n_train": 5_000, "n_validation": 1_000, "n_test": 1}),
@@ -115,10 +109,8 @@ def numbers(results: Results) -> dict:
     score = {of: accuracies(runs[of]) for of in runs}
     sizes = [*dict.fromkeys((arm, units) for arm, units, _ in runs)]
     lead = {of: [interval(score[*of, depth] - score["highway", UNITS, depth]) for depth in GATE_BIAS] for of in sizes}
-    grown = {
-        state: {(arm, depth): growth(runs[arm, UNITS, depth], state) for arm in BLOCKS for depth in GATE_BIAS}
-        for state in STATES
-    }
+    equal = {(arm, depth): of for (arm, units, depth), of in runs.items() if units == UNITS}
+    grown = {state: {of: growth(equal[of], state) for of in equal} for state in STATES}
     untrained = {arm: [grown["untrained"][arm, depth] for depth in GATE_BIAS] for arm in BLOCKS}
     residual = ("residual", "residual / L")
     return {

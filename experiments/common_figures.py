@@ -12,6 +12,7 @@ from highway_lab.figures import COLORS, INK, draw_seeds, new_figure, number_laye
 from highway_networks import Config
 
 PAPER = "tanh from −2"  # the setting of the paper's net for MNIST, as `name_setting` names it
+ERROR_TICKS = (5, 10, 20, 50, 90)  # %
 Runs = Sequence[Any]  # with a `config` and a `history` each
 
 
@@ -63,6 +64,16 @@ def draw_dots(axes: Axes, values: Sequence[float], height: float, **style: Any) 
     style |= {"marker": "o", "linestyle": "none", "clip_on": False}
     axes.plot(values, [height] * len(values), markersize=4, alpha=0.4, **style)
     axes.plot(np.mean(values), height, markersize=7, **style)
+
+
+def draw_by_depth(axes: Axes, depths: Sequence[int], errors: Mapping[int, Sequence[float]], **style: Any) -> None:
+    """Draw test errors in %, one a seed, by depth: a faint curve a seed, a bold one their mean."""
+    at = [place for place, depth in enumerate(depths) if depth in errors]
+    curves = np.transpose([errors[depths[place]] for place in at])
+    draw_seeds(axes, at, curves, marker="o", markersize=5, **style)
+    axes.set(xlabel="blocks", xticks=range(len(depths)), xticklabels=depths)
+    axes.set(yscale="log", yticks=ERROR_TICKS, yticklabels=ERROR_TICKS)
+    axes.minorticks_off()
 
 
 SHOWN = 0.995  # share of values that a map's colours cover: outliers would hide all others

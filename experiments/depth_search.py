@@ -44,7 +44,7 @@ runs (left out before), "from all seeds" (the same seeds before), and the questi
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -71,11 +71,10 @@ LAYERS = 10, 20, 50, 100  # the paper's counting: one plain layer and the blocks
 SHALLOW, DEEP = LAYERS[:2], LAYERS[2:]
 UNITS = {"plain": 71, "highway": 50}
 INIT = {"tanh": "glorot", "relu": "he"}
-N_TRAIN, N_TEST, BATCH_SIZE = 60_000, 10_000, 128
+N_TRAIN, BATCH_SIZE = 60_000, 128
 SETTINGS, EPOCHS, PAPER_EPOCHS = 100, 40, 400
 SEEDS, NEW_SEEDS = range(1, 4), range(4, 14)
 REPEAT = 1_000_000  # distance between the seeds of a setting
-SEARCH_SEED = 0
 FIXED = 50  # layers of the nets whose activations are compared
 LEVEL = 0.25  # training loss below which nets have learned
 TARGET = 1e-4  # training loss that the paper's plain nets of SHALLOW layers reach
@@ -100,7 +99,7 @@ class Search(Study):
 
     def grid(self, cell: Cell) -> list[Setting]:
         """Return a cell's settings; the first ones depend neither on their number nor on other cells."""
-        rng = np.random.default_rng([SEARCH_SEED, [*UNITS].index(cell.arm), cell.depth + 1])
+        rng = np.random.default_rng([0, [*UNITS].index(cell.arm), cell.depth + 1])
         return [(index, *draw(cell.arm, rng)) for index in range(self.settings)]
 
     def varied(self, cell: Cell, stage: Stage, settings: Sequence[Setting]) -> Sequence[Setting]:
@@ -135,7 +134,7 @@ def configure(fields: Mapping[str, Any], cell: Cell, stage: Stage) -> Config:
     stretched = (EPOCHS - 1) / (max(stage.epochs, EPOCHS) - 1)  # the rungs have the whole training's schedule
     decay = fields.pop("decay") ** (stretched / math.ceil(N_TRAIN / BATCH_SIZE))
     regime = {"optimizer": "momentum", "lr_decay": rounded(decay, digits=12), "clip": 0.0, "batch_size": BATCH_SIZE}
-    sizes = {"hidden": cell.hidden, "depth": cell.depth, "n_train": N_TRAIN, "n_test": N_TEST}
+    sizes = {"hidden": cell.hidden, "depth": cell.depth, "n_train": N_TRAIN, "n_test": 10_000}
     return Config(**fields, **regime, **sizes, init=INIT[fields["activation"]], seed=seed)
 
 
@@ -196,7 +195,6 @@ def finish(data: Dataset, results: Results) -> None:
 # ---------------------------------------------------------------------------------------- what was found
 
 Nets = Mapping[tuple[str, int], Sequence[StudyRun]]  # by kind of block and layers
-Value = Callable[[StudyRun], float]
 
 
 def runs_of(results: Results, stage: str, best: int | None = None) -> Nets:
@@ -229,16 +227,7 @@ def log_loss(run: StudyRun) -> float:
     return math.log10(lowest_loss(run))
 
 
-def loss_as_guess(run: StudyRun) -> float:
-    return math.log10(CHANCE_LOSS) if run.diverged or at_chance(run) else log_loss(run)
-
-
-def log_curve(run: StudyRun) -> float:
-    """Return the logarithm of the training loss, averaged over all epochs."""
-    return float(np.mean(np.log10(run.history["train_loss"][1:])))
-
-
-def by_seed(runs: Nets, block: str, *layers: int, value: Value = log_loss, diverged: bool = False) -> list[float]:
+def by_seed(runs: Nets, block: str, *layers: int, value: Any = log_loss, diverged: bool = False) -> list[float]:
     """Return the mean value of each seed of some nets, whose settings are taken together; of a search, of each run.
 
     diverged: whether runs that diverged count, too
@@ -255,21 +244,27 @@ def lead(runs: Nets, layers: int, **how: Any) -> Interval:
 
 RULES = {  # how each difference is judged, and the margin
     **dict.fromkeys(("degrade", "top plain", "faster", "activation"), (judge_better, LOSS_MARGIN)),
-    "level": (judge_better, 0),
+    **dict.fromkeys(("level", "orders"), (judge_better, 0)),
     "like": (judge_about, LOSS_MARGIN),
     "top highway": (judge_as_good, LOSS_MARGIN),
     "test": (judge_as_good, ACCURACY_MARGIN),
-    "orders": (judge_better, 0),
 }
 
 
 def numbers(results: Results) -> dict:
     """Return what the page quotes: leads in orders of magnitude, by layers; verdicts by the rules above."""
     scored, new, long = (runs_of(results, stage) for stage in ("scored", "new seeds", "long"))
-    tried = {cell: [run for runs in results.tried(cell).values() for run in runs] for cell in results.finished}
-    best, top = runs_of(results, "long", best=1), {(cell.arm, cell.depth + 1): tried[cell] for cell in tried}
+    best, tried = runs_of(results, "long", best=1), {cell: results.tried(cell).values() for cell in results.finished}
+    top = {(cell.arm, cell.depth + 1): [run for runs in of for run in runs] for cell, of in tried.items()}
     shallow = by_seed(scored, "highway", *SHALLOW)
     few, plain = partial(by_seed, top), partial(by_seed, long, "plain")
+
+    def log_curve(run: StudyRun) -> float:
+        return float(np.mean(np.log10(run.history["train_loss"][1:])))
+
+    def loss_as_guess(run: StudyRun) -> float:
+        return math.log10(CHANCE_LOSS) if run.diverged or at_chance(run) else log_loss(run)
+
     leads = {
         "level": {of: interval(math.log10(TARGET) - np.array(by_seed(best, "plain", of))) for of in SHALLOW},
         "degrade": {100: difference(plain(100), plain(*SHALLOW))},
@@ -293,9 +288,7 @@ def numbers(results: Results) -> dict:
     verdict["like"] = of_learners(verdict["like"], learned)
     verdict["top"] = combine([verdict["top plain"], verdict["top highway"]])
     verdict["orders"] = combine([word["orders"]["finished"], word["orders"]["all"]])
-    counted = [
-        difference(by_seed(scored, "highway", *SHALLOW), by_seed(new, "highway", of, diverged=True)) for of in DEEP
-    ]
+    counted = [difference(shallow, by_seed(new, "highway", of, diverged=True)) for of in DEEP]
     lost = [run.diverged for of in DEEP for run in new["highway", of]]
     return {
         "verdict": verdict,
@@ -307,21 +300,19 @@ def numbers(results: Results) -> dict:
         "diverged": {net: sum(run.diverged for run in runs) for net, runs in long.items()},
         "at_chance": {net: sum(map(at_chance, runs)) for net, runs in long.items()},
         "runs": len(long["highway", 100]),
-        "epochs": [stage.epochs for stage in results.study.stages],
     }
 
 
 def figure(results: Results) -> Figure:
     """Draw the training loss of the longest runs by epoch, a panel a depth; a cross is a run that diverged."""
-    long = runs_of(results, "long")
+    long, third = runs_of(results, "long"), partial(np.quantile, q=0.4, method="lower")  # of six runs
     depths = sorted({layers for _, layers in long})
     title = "Deep plain nets lag, half of the deep highway nets diverge"
-    figure, grid = new_figure(title, 3.6, ncols=len(depths) or 1, sharey=True)
-    panels = np.ravel(grid)
-    for axes, layers in zip(panels, depths, strict=False):
+    figure, panels = new_figure(title, 3.6, ncols=len(depths) or 1, sharey=True, squeeze=False)
+    for axes, layers in zip(panels[0], depths, strict=False):
         for block in UNITS:
             runs, style = long[block, layers], {"color": COLORS[block]}
-            draw_losses(axes, runs, math.inf, center=THIRD, label=block, **style)
+            draw_losses(axes, runs, math.inf, center=third, label=block, **style)
             ends = [[loss for loss in run.history["train_loss"] if loss is not None] for run in runs if run.diverged]
             axes.plot([len(of) - 1 for of in ends], [of[-1] for of in ends], "X", markeredgecolor="white", **style)
             if ends:
@@ -329,10 +320,9 @@ def figure(results: Results) -> Figure:
         if layers in SHALLOW:
             draw_level(axes, TARGET, "_")
         axes.set(title=f"{layers} layers", ylim=(None, 20))
-    panels[0].set_ylabel("training loss")
-    label_ends(panels[-1])
+    panels[0, 0].set_ylabel("training loss")
+    label_ends(panels[0, -1])
     return figure
 
 
-THIRD = partial(np.quantile, q=0.4, method="lower")  # of six runs
 FIGURES = {"fig1_depth_search.png": figure}

@@ -12,9 +12,7 @@ import numpy as np
 from highway_lab.datasets import CLASSES
 from highway_networks import Dataset
 
-Label = Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray]  # of left and right digits, (n,) each
-
-TASKS: dict[str, Label] = {
+TASKS: dict[str, Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray]] = {  # of both digits, (n,) each
     "two classes": lambda left, right, rng: left >= CLASSES // 2,
     "parity": lambda left, right, rng: left % 2,
     "ten classes": lambda left, right, rng: left,
@@ -45,7 +43,10 @@ def pair_digits(
     kept, validation = np.split(order, [len(order) - held])
 
     def pairs(x: np.ndarray, y: np.ndarray, images: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        chosen = draw_pairs(images, min(n, len(images)), pair_rng)
+        """Cut permutations into pairs, so that no image is beside itself; of an odd number, each leaves one out."""
+        n, half = min(n, len(images)), len(images) // 2
+        rounds = [pair_rng.permutation(images)[: 2 * half].reshape(half, 2) for _ in range(-(-n // half))]
+        chosen = np.concatenate(rounds)[:n]
         left, right = y[chosen].T.astype(np.int64)  # bytes would overflow
         labels = np.asarray(TASKS[task](left, right, label_rng), np.int64)
         return np.concatenate([x[chosen[:, 0]], x[chosen[:, 1]]], axis=-1), labels
@@ -56,13 +57,3 @@ def pair_digits(
     if result:
         return Dataset(*train, *test, CLASSES, "pairs of test images")
     return Dataset(*train, *validate, CLASSES, "validation pairs of held-out training images")
-
-
-def draw_pairs(images: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Return n pairs of these indices, (n, 2): permutations cut into pairs, so no image is beside itself.
-
-    Every permutation uses each image once; of an odd number one image at random is left out.
-    """
-    half = len(images) // 2
-    rounds = [rng.permutation(images)[: 2 * half].reshape(half, 2) for _ in range(-(-n // half))]
-    return np.concatenate(rounds)[:n]

@@ -47,17 +47,13 @@ class PathsMeasured(Measured):
 
 def train(task: Task, data: Dataset) -> StudyRun:
     """Train one net, and measure the paths of its gradient on the way."""
-    training = Training(task.config, data)
-
-    def paths(net: DeepNet) -> Paths:
-        return measure_paths(net, training.data)
-
-    untrained = paths(training.net)
-    next(training.epochs(scored=False))
-    after_one = paths(training.net)
 
     def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> PathsMeasured:
-        return PathsMeasured(**vars(common), untrained=untrained, after_one=after_one, trained=paths(net))
+        training = Training(task.config, data)
+        untrained = measure_paths(training.net, training.data)
+        next(training.epochs(scored=False))
+        after_one, trained = (measure_paths(of, training.data) for of in (training.net, net))
+        return PathsMeasured(**vars(common), untrained=untrained, after_one=after_one, trained=trained)
 
     return study_command.train(task, data, measure=measure)
 
@@ -86,5 +82,4 @@ def numbers(results: Results) -> Mapping:
         "through": {state: {arm: mean(runs[arm], state, "through") for arm in gated} for state in STATES},
         "guess": all(max(of) < GUESSING for arm, of in scores.items() if arm.startswith("plain")),
         "bias": {arm: ARMS[arm].options.get("gate_bias", Config.gate_bias) for arm in gated},
-        "lr": Config.lr,
     }

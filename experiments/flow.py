@@ -7,7 +7,7 @@ import numpy as np
 
 from highway_lab.logs import rounded_all
 from highway_lab.threads import one_thread
-from highway_networks import Dataset, DeepNet, rounded, softmax_cross_entropy
+from highway_networks import Dataset, DeepNet, Workspace, rounded, softmax_cross_entropy
 
 FLOW_BATCH = 256  # images over which norms of gradients are taken
 
@@ -35,9 +35,7 @@ class Paths:
 def measure_paths(net: DeepNet, data: Dataset) -> Paths:
     """Measure over the first training samples on which paths the gradient reaches the first block's input."""
     with one_thread():
-        logits, cache = net.forward(net.preprocess(data.train_x[:FLOW_BATCH]))
-        _, dlogits = softmax_cross_entropy(logits, data.train_y[:FLOW_BATCH])
-        gradients = [dx.astype(np.float64) for dx in net.backward_blocks(dlogits, cache)]
+        cache, gradients = block_gradients(net, net.preprocess(data.train_x[:FLOW_BATCH]), data.train_y[:FLOW_BATCH])
         last, first = gradients[0], gradients[-1]
         parts = [first]
         if net.has_gates:
@@ -47,15 +45,14 @@ def measure_paths(net: DeepNet, data: Dataset) -> Paths:
         return Paths(*shares, *[None] * (3 - len(shares)))
 
 
-def gradient_norms(net: DeepNet, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the norms (L+1,) of dL/dx_l over a batch x (B, d_in), y (B,), for every block's input and the last output.
+def block_gradients(net: DeepNet, x: np.ndarray, y: np.ndarray) -> tuple[Workspace, list[np.ndarray]]:
+    """Return the cache and dL/dx_l (D, B) of a batch x (B, d_in), y (B,), of the last output and each block's input.
 
     In float64: the square of a gradient may be too small for float32 where the gradient is not.
     """
     logits, cache = net.forward(x)
     _, dlogits = softmax_cross_entropy(logits, y)
-    norms = [np.linalg.norm(dx.astype(np.float64)) for dx in net.backward_blocks(dlogits, cache)]
-    return np.array(norms[::-1])
+    return cache, [dx.astype(np.float64) for dx in net.backward_blocks(dlogits, cache)]
 
 
 def jacobian(net: DeepNet, x_l: np.ndarray, l: int) -> np.ndarray:
@@ -73,10 +70,10 @@ def jacobian(net: DeepNet, x_l: np.ndarray, l: int) -> np.ndarray:
 def measure_flow(net: DeepNet, data: Dataset, blocks: Iterable[int]) -> Flow:
     """Measure gradients over the first training samples, and the Jacobian of some blocks in a row at the first."""
     with one_thread():
-        x, y = net.preprocess(data.train_x[:FLOW_BATCH]), data.train_y[:FLOW_BATCH]
-        _, cache = net.forward(x)
+        cache, gradients = block_gradients(net, net.preprocess(data.train_x[:FLOW_BATCH]), data.train_y[:FLOW_BATCH])
+        norms = [np.linalg.norm(dx) for dx in reversed(gradients)]
         J = np.eye(net.hidden)
         for l in blocks:
             J = jacobian(net, cache.x[l, :, 0], l) @ J
         values = np.linalg.svd(J, compute_uv=False) if np.isfinite(J).all() else np.full(net.hidden, np.nan)
-        return Flow(rounded_all(gradient_norms(net, x, y), digits=4), rounded_all(values, digits=4))
+        return Flow(rounded_all(norms, digits=4), rounded_all(values, digits=4))

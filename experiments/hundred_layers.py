@@ -90,7 +90,7 @@ not; highway nets with ReLU ahead of all four become a sentence of its paragraph
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -102,23 +102,22 @@ from highway_networks import rounded
 from . import study_command
 from .blocks import rezero_fields, scaled_fields
 from .claims import LOSS_MARGIN
-from .common import CHANCE, CHANCE_LOSS
+from .common import CHANCE_LOSS
 from .common_figures import arm_color, draw_losses
 from .comparisons import LEVEL, Difference, holm, welch
 from .partly_frozen import ArmConfig
-from .study import Arm, Cell, Results, Stage, Study, StudyRun
+from .study import Arm, Cell, Results, Stage, Study, StudyRun, accuracies
 
 LAYERS = 100  # the paper's counting: one plain layer and 99 blocks
 BATCH_SIZE, N_TRAIN = 128, 60_000
+FIRST_EPOCHS, EPOCHS, LONG_EPOCHS, SEEDS = 10, 40, 400, range(5)
 LAST_RATE = 0.05  # of the last step, as a share of the first step's
 FINALISTS = 3
 AT_CHANCE = 0.95 * CHANCE_LOSS
 FLOOR = 1e-7
 RATES, WIDE_RATES = (0.003, 0.01, 0.03, 0.1), (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 GAINS = (1.0, 1.05, 1.1)
-LONG = Stage(range(5), 400, best=1, result="long")  # step 2, registered and not run, at the chosen rate (and at half)
-
-
+LONG = Stage(SEEDS, LONG_EPOCHS, best=1, result="long")  # step 2, registered, not run: the chosen rate (and half)
 GLOROT, RELU, GATED = {"init": "glorot"}, {"init": "he", "activation": "relu"}, {"block": "highway"}
 PLAIN, ORTHOGONAL = {"block": "plain"}, {"block": "plain", "init": "orthogonal"}
 NUMBER = {"zero": "W_A"}  # A of ReZero is then a learned number a unit, b_A
@@ -177,9 +176,9 @@ def study(arms: Mapping[str, Arm], growth: int) -> Study:
         arms,
         [Cell(name, arm.units, LAYERS - 1) for name, arm in arms.items()],
         stages=(
-            Stage((100,), 10),
-            Stage((100, 101), 40, best=FINALISTS),
-            Stage(range(5), 40, best=1, result="scored"),
+            Stage((100,), FIRST_EPOCHS),
+            Stage((100, 101), EPOCHS, best=FINALISTS),
+            Stage(SEEDS, EPOCHS, best=1, result="scored"),
         ),
         configure=configure,
         criteria={"orders": log_loss},
@@ -190,16 +189,6 @@ def study(arms: Mapping[str, Arm], growth: int) -> Study:
 
 STUDY = study(arms(RATES), growth=0)
 NEXT = study(arms(WIDE_RATES) | RELU_ARMS, growth=4)
-
-
-# ---------------------------------------------------------------------------------------- what was found
-
-
-def find_leads(results: Results, highway: str, others: Iterable[str]) -> dict[str, tuple[Difference, float]]:
-    """Return by how many orders of magnitude highway nets are ahead of others, and p after Holm."""
-    values = {cell.arm: results.judged(results.scored(cell)) for cell in results.finished}
-    leads = {other: welch(values[other], values[highway]) for other in others}
-    return dict(zip(leads, zip(leads.values(), holm([of.p for of in leads.values()]), strict=True), strict=True))
 
 
 def word(lead: Difference, p: float) -> str:
@@ -214,33 +203,25 @@ def word(lead: Difference, p: float) -> str:
 def numbers(results: Results) -> dict:
     """Return what the page quotes; by family and other net, how many times higher its loss is, and the word."""
     scored = {cell.arm: results.scored(cell) for cell in results.finished}
-    leads = {
-        of: find_leads(results, highway, others)
-        for of, (highway, others) in FAMILIES.items()
-        if {highway, *others} <= scored.keys()
-    }
-    tries = [run for cell in results.study.cells for run in results.tries(cell)]
-    all_scored = [run for runs in scored.values() for run in runs]
+    orders, higher, words = {arm: results.judged(runs) for arm, runs in scored.items()}, {}, {}
+    for of, (highway, others) in FAMILIES.items():
+        if {highway, *others} <= scored.keys():
+            leads = [welch(orders[other], orders[highway]) for other in others]
+            ps = holm([lead.p for lead in leads])
+            higher[of] = {other: 10**lead.value for other, lead in zip(others, leads, strict=True)}
+            words[of] = dict(zip(others, map(word, leads, ps), strict=True))
     return {
-        "higher": {of: {name: 10**lead.value for name, (lead, _) in found.items()} for of, found in leads.items()},
-        "word": {of: {name: word(*lead) for name, lead in found.items()} for of, found in leads.items()},
-        "alike_within": 10**LOSS_MARGIN,
-        "furthest": min(scored, key=lambda arm: np.mean([log_loss(run) for run in scored[arm]]), default=None),
-        "accuracy": {
-            name: np.mean([100 * (run.measured.score or CHANCE) for run in runs]) for name, runs in scored.items()
-        },
+        "higher": higher,
+        "word": words,
+        "furthest": min(orders, key=lambda arm: orders[arm].mean()),
+        "accuracy": {name: accuracies(runs).mean() for name, runs in scored.items()},
         "clipped": {name: 100 * np.mean([run.measured.clipped for run in runs]) for name, runs in scored.items()},
         "verdict": "not tested" if LONG not in results.study.stages else "",
-        "registered": LONG.epochs,
-        "tried_epochs": results.study.stages[0].epochs,
-        "epochs": {run.config.epochs for run in all_scored},
-        "seeds": len(all_scored) / len(scored),
         "kinds": len(scored),
         "runs": len(results.runs),
-        "tries": len(tries),
-        "tries_at_chance": sum(map(failed, tries)),
+        "tries": [failed(run) for cell in results.study.cells for run in results.tries(cell)],
         "settings_each": {len(results.study.grid(cell)) for cell in results.study.cells},
-        "failed": sum(map(failed, all_scored)),
+        "failed": sum(failed(run) for runs in scored.values() for run in runs),
         "diverged": sum(run.diverged for run in results.runs),
         "untried": {cell.arm: results.untried(cell) for cell in results.finished},
     }

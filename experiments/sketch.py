@@ -37,7 +37,7 @@ from .study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, Task, a
 
 LEARNED = 2 * CHANCE
 MOST, HALF = 0.9, 0.5  # of the nets
-UNITS, SHALLOW, DEPTH = Config.hidden, 5, 30
+UNITS, SHALLOW, DEPTH, SEEDS = Config.hidden, 5, 30, range(10)
 DEPTHS = (10, 20, DEPTH)
 FEW, ALL = 6_000, 60_000  # images
 N_TEST = {FEW: 2_000, ALL: 10_000}
@@ -89,16 +89,11 @@ STUDY = Study(
         *(ImagesCell("highway", UNITS, DEPTH, images) for images in (FEW, ALL)),
         *(ImagesCell("plain", UNITS, depth, ALL) for depth in (SHALLOW, 10, DEPTH)),
     ],
-    stages=(Stage(range(10), Config.epochs, result="scored"),),
+    stages=(Stage(SEEDS, Config.epochs, result="scored"),),
     configure=configure,
     own=lambda name, arm: ImagesCell(name, UNITS, DEPTH, FEW),
     measured=GatesMeasured,
 )
-
-
-def trained(scores: np.ndarray) -> int:
-    """Return how many nets of these accuracies in % train."""
-    return int((scores > 100 * LEARNED).sum())
 
 
 def judge_share(share: float) -> Verdict:
@@ -123,19 +118,16 @@ def numbers(results: Results) -> dict:
     """Return what the page quotes; by arm, blocks and images, gates by images."""
     found = {(of.arm, of.depth, of.n_train): runs for of, runs in results.by_cell().items()}
     scores = {of: accuracies(runs) for of, runs in found.items()}
-    train = {of: trained(values) for of, values in scores.items()}
+    train = {of: int((values > 100 * LEARNED).sum()) for of, values in scores.items()}
     share = {of: train[of] / len(scores[of]) for of in scores}
     opened = {of: [run.measured.opened for run in found["highway", DEPTH, of] if run.measured.opened] for of in N_TEST}
     gates = {images: halves(np.array(T)) for images, T in opened.items()}
     lead = {images: interval(first - second) for images, (first, second) in gates.items()}
     return {
-        "nets": max(map(len, found.values())),
         "accuracy": {of: interval(values) for of, values in scores.items()},
         "train": train,
         "relu": {arm: combine(judge_share(share[of]) for of in share if of[0] == arm).value for arm in tuple(ARMS)[:2]},
-        "depth": judge_depth(
-            *(share[of, at, ALL] for of, at in (("highway", DEPTH), ("plain", DEPTH), ("plain", SHALLOW)))
-        ),
+        "depth": judge_depth(share["highway", DEPTH, ALL], share["plain", DEPTH, ALL], share["plain", SHALLOW, ALL]),
         "lower": {images: judge_better(of, 0.0).value for images, of in lead.items()},
         "lead": lead,
         "first_higher": {images: int((first > second).sum()) for images, (first, second) in gates.items()},

@@ -42,7 +42,7 @@ from typing import Literal
 
 import numpy as np
 
-from highway_lab.fields import Count, NotNegative, Share, lists_of
+from highway_lab.fields import NotNegative, Share, lists_of
 from highway_lab.intervals import difference
 from highway_lab.logs import rounded_all
 from highway_lab.threads import one_thread
@@ -60,8 +60,13 @@ EASIER, HARDER = "ten classes", "sum"  # whose difference decides
 LEAST_GAIN = 0.05  # over guessing: a net whose training error is lower by no more has not learned
 LEAST_NETS = 3  # that must have learned a task in a setting
 MARGIN = 2.0  # blocks
-LEAD = 0.1  # share of a net's lead over guessing: a fall that is fair to tasks of any error
-N_TRAIN, BATCH_SIZE, LAST_RATE = 30_000, 128, 0.2  # the rate of the last epoch, as a share of the first's
+LEAD = 0.1  # of a net's lead over guessing: a fall that is fair to tasks of any error
+SEEDS, EPOCHS, N_TRAIN, BATCH_SIZE = range(5), 30, 30_000, 128
+LAST_RATE = 0.2  # of the last epoch, as a share of the first's
+REGIME = {
+    **{"hidden": 50, "depth": 49, "n_train": N_TRAIN, "n_test": 10_000, "batch_size": BATCH_SIZE, "clip": 0.0},
+    **{"optimizer": "momentum", "lr_decay": LAST_RATE ** (1 / (EPOCHS * math.ceil(N_TRAIN / BATCH_SIZE)))},
+}
 TANH = {"activation": "tanh", "init": "glorot", "momentum": 0.9}
 ARMS = {  # the settings of section 4: a net of the search, the paper's, and one whose gates start more closed
     "ReLU": Arm(
@@ -80,30 +85,13 @@ class LabelledCell:
     labels: Literal[*ORDER]
 
 
-def configure(fields: Mapping, cell: LabelledCell, stage: Stage) -> ArmConfig:
-    decay = LAST_RATE ** (1 / (stage.epochs * math.ceil(N_TRAIN / BATCH_SIZE)))
-    regime = {"optimizer": "momentum", "lr_decay": decay, "clip": 0.0, "batch_size": BATCH_SIZE}
-    return ArmConfig(**fields, **regime, hidden=50, depth=49, n_train=N_TRAIN, n_test=10_000)
-
-
-# ------------------------------------------------------------------------------------- what is measured
-
-
 @dataclass
 class Seen:
-    """Measures of one net on the training pairs; errors are shares, the loss is in nats, blocks stand from the first.
-
-    closed_from_back  error with the last k blocks closed, k = 0..L, on measurement.SET_IMAGES training pairs
-    needed            blocks that cannot be closed from the back before accuracy has fallen by measurement.POINT
-    """
+    """Measures of one net on the training pairs; errors are shares, blocks stand from the first."""
 
     error: Share
-    loss: float
-    test_score: Share  # accuracy on test pairs
-    lesioned_error: lists_of(Share, "L")  # by block closed
     idle_share: lists_of(Share, "thresholds")  # of the blocks, by measurement.IDLE_THRESHOLDS
-    closed_from_back: lists_of(Share, "L+1")
-    needed: Count
+    closed_from_back: lists_of(Share, "L+1")  # error with the last k blocks closed, on measurement.SET_IMAGES pairs
     mean_T: lists_of(NotNegative, "L")  # by block, over units and pairs
 
 
@@ -121,17 +109,13 @@ class Examined:
 
 
 def see(net: DeepNet, data: Dataset) -> Seen:
-    """Measure a net on all training pairs, and its accuracy on test pairs."""
-    error, loss, _ = measurement.close_each(net, data.train_x, data.train_y)
+    """Measure a net on all training pairs."""
+    error, *_ = measurement.close_each(net, data.train_x, data.train_y)
     from_back = measurement.close_in_order(net, *measurement.closing_images(data), np.arange(net.depth)[::-1])
     return Seen(
         error=rounded(error[-1]),
-        loss=rounded(loss[-1]),
-        test_score=rounded(evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])[1]),
-        lesioned_error=rounded_all(error[:-1]),
         idle_share=rounded_all([measurement.idle_share(error, 100 * of) / 100 for of in measurement.IDLE_THRESHOLDS]),
         closed_from_back=rounded_all(from_back),
-        needed=net.depth - measurement.count_spared(from_back),
         mean_T=rounded_all(measurement.measure_gates(net, data.train_x).T.mean(axis=1)),
     )
 
@@ -141,9 +125,8 @@ def train_net(config: ArmConfig, data: Dataset) -> DeepNet | None:
     training = Training(config, data)
     for _ in training.epochs(scored=False):
         pass
-    halves = ((data.train_x, data.train_y), (data.test_x, data.test_y))
-    finite = all(math.isfinite(evaluate(training.net, *half, training.loss)[0]) for half in halves)
-    return training.net if finite and not training.diverged else None
+    loss, _ = evaluate(training.net, data.train_x, data.train_y, training.loss)
+    return training.net if math.isfinite(loss) and not training.diverged else None
 
 
 def train(task: Task, digits: Dataset) -> StudyRun:
@@ -164,14 +147,10 @@ def train(task: Task, digits: Dataset) -> StudyRun:
 STUDY = Study(
     ARMS,
     [LabelledCell(arm, labels) for arm in ARMS for labels in ORDER],
-    stages=(Stage(range(5), 30, result="scored"),),
-    configure=configure,
-    criteria={"blocks needed": lambda run: run.measured.trained.needed if has_learned(run) else 0},
+    stages=(Stage(SEEDS, EPOCHS, options=REGIME, result="scored"),),
+    criteria={"blocks needed": lambda run: needed(run) if has_learned(run) else 0},
     measured=Examined,
 )
-
-
-# ---------------------------------------------------------------------------------------- what was found
 
 
 def has_learned(run: StudyRun) -> bool:
@@ -180,10 +159,10 @@ def has_learned(run: StudyRun) -> bool:
     return of.trained is not None and of.guess_error - of.trained.error > LEAST_GAIN
 
 
-def needed_by_lead(run: StudyRun) -> int:
-    """Return the blocks that a net needs until it has lost a tenth of its lead over guessing."""
-    of, errors = run.measured, run.measured.trained.closed_from_back
-    return len(errors) - 1 - measurement.count_spared(errors, LEAD * (of.guess_error - of.trained.error))
+def needed(run: StudyRun, of_lead: float = 0.0) -> int:
+    """Return the blocks that a net needs until it has lost a point, or a share of its lead over guessing."""
+    errors, lead = run.measured.trained.closed_from_back, run.measured.guess_error - run.measured.trained.error
+    return len(errors) - 1 - measurement.count_spared(errors, of_lead * lead or measurement.POINT)
 
 
 def tau(values: Sequence[float]) -> float:
@@ -192,31 +171,29 @@ def tau(values: Sequence[float]) -> float:
     return float(np.mean(signs)) if signs else 0.0
 
 
-def verdict_of(needed: Mapping[str, Sequence[int]]) -> Verdict:
+def verdict_of(blocks: Mapping[str, Sequence[int]]) -> Verdict:
     """Return the verdict on the paper's sentence in a setting, given the blocks that nets need which have learned."""
-    lead = difference(needed[HARDER], needed[EASIER])
-    rank = tau([float(np.mean(of)) for of in needed.values() if len(of) >= LEAST_NETS])
+    lead = difference(blocks[HARDER], blocks[EASIER])
+    rank = tau([float(np.mean(of)) for of in blocks.values() if len(of) >= LEAST_NETS])
     verdict = judge_better(lead, MARGIN)
     if verdict == Verdict.REPRODUCED and rank <= 0:
         verdict = Verdict.NOT_REPRODUCED if lead.high < MARGIN else Verdict.INCONCLUSIVE
-    return of_learners(verdict, min(len(needed[labels]) for labels in (EASIER, HARDER)) >= LEAST_NETS)
+    return of_learners(verdict, min(len(blocks[labels]) for labels in (EASIER, HARDER)) >= LEAST_NETS)
 
 
 def numbers(results: Results) -> dict:
     """Return what pages quote, by setting and labels; errors in %."""
     runs = {(cell.arm, cell.labels): found for cell, found in results.by_cell().items()}
     learned = {of: [run for run in found if has_learned(run)] for of, found in runs.items()}
-    trained = {of: [run.measured.trained for run in found] for of, found in learned.items() if found}
-    needed = {arm: {of: [run.measured.trained.needed for run in learned[arm, of]] for of in ORDER} for arm in ARMS}
-    verdicts = {arm: verdict_of(needed[arm]) for arm in ARMS}
+    trained = {of: found for of, found in learned.items() if found}
+    verdicts = {arm: verdict_of({of: [*map(needed, learned[arm, of])] for of in ORDER}) for arm in ARMS}
     return {
         "verdict": str(combine(verdicts.values())),
         "holding": [*verdicts.values()].count(Verdict.REPRODUCED),
-        "needed": {of: np.mean([each.needed for each in found]) for of, found in trained.items()},
-        "by_lead": {of: np.mean([*map(needed_by_lead, learned[of])]) for of in trained},
+        "needed": {of: np.mean([*map(needed, found)]) for of, found in trained.items()},
+        "by_lead": {of: np.mean([needed(run, LEAD) for run in found]) for of, found in trained.items()},
         "learned": {of: len(found) for of, found in learned.items()},
         "diverged": {arm: sum(run.diverged for labels in ORDER for run in runs[arm, labels]) for arm in ARMS},
-        "error": {of: 100 * np.array([each.error for each in found]) for of, found in trained.items()},
+        "error": {of: 100 * np.array([run.measured.trained.error for run in found]) for of, found in trained.items()},
         "shallow_error": {of: np.mean([100 * run.measured.without_blocks for run in runs[of]]) for of in runs},
-        "seeds": len(STUDY.stages[0].seeds),
     }

@@ -39,12 +39,12 @@ from dataclasses import replace
 import numpy as np
 from matplotlib.figure import Figure
 
-from highway_lab.figures import draw_level, draw_seeds, label_ends, new_figure
+from highway_lab.figures import draw_level, label_ends, new_figure
 from highway_lab.intervals import Interval, difference
 
 from .claims import Verdict, combine, judge_as_good, judge_better, of_learners
 from .common import CHANCE
-from .common_figures import arm_color
+from .common_figures import arm_color, draw_by_depth
 from .partly_frozen import ArmConfig
 from .study import Arm, Cell, Results, Stage, Study, StudyRun, accuracies
 
@@ -62,9 +62,6 @@ BLOG_DEPTH, BLOG_ACCURACY = 20, 15  # blocks, %
 HIGHWAY, PLAIN, WIDE = ("highway", 50), ("plain", 50), ("plain", 71)  # arm and units of each kind of net
 ORTHOGONAL = ", orthogonal"  # ends the name of an arm that begins with such weights
 NOT_DRAWN = (("highway, orthogonal", 50), ("plain, orthogonal", 71))
-WIDE_COLOR = "#882255"
-ERROR_TICKS = (5, 10, 20, 50, 90)  # %
-
 Runs = dict[int, list[StudyRun]]  # by blocks
 
 # ties go by the order of the values
@@ -108,9 +105,6 @@ STUDY = {  # by the endings of their logs
         [Cell(*kind, depth) for depth in DEPTHS for kind in (HIGHWAY, PLAIN) if depth >= 5],
     ),
 }
-
-
-# ---------------------------------------------------------------------------------------- what was found
 
 
 def by_kind(results: Results) -> dict[tuple[str, int], Runs]:
@@ -162,14 +156,14 @@ def numbers(results: Mapping[str, Results]) -> dict:
     tuned, untuned, best = by_kind(results[""]), by_kind(results["untuned"]), strongest(results[""])
     wide, blog = leads_of(best[WIDE], best[HIGHWAY]), accuracies(untuned[PLAIN][BLOG_DEPTH])
     learned = all(accuracies(best[WIDE][depth]).mean() > LEARNED for depth in COMPARED_WIDE)
+    loss = {kind: np.mean([run.measured.train_loss for run in best[kind][50]]) for kind in (PLAIN, HIGHWAY)}
     leads = {
         "untuned": leads_of(untuned[HIGHWAY], untuned[PLAIN]),
         "older": leads_of(tuned[HIGHWAY], tuned[PLAIN]),
         "best": leads_of(best[HIGHWAY], best[PLAIN]),
         "wide": leads_of(best[HIGHWAY], best[WIDE]),
     }
-    accuracy = {kind: {depth: accuracies(runs).mean() for depth, runs in of.items()} for kind, of in tuned.items()}
-    of_orthogonal = tuned["plain" + ORTHOGONAL, PLAIN[1]]
+    setting = {depth: runs[0].setting for depth, runs in tuned["plain" + ORTHOGONAL, PLAIN[1]].items()}
     return {
         "verdict": {
             "lead": judge_lead(leads["best"]),
@@ -177,22 +171,14 @@ def numbers(results: Mapping[str, Results]) -> dict:
             "blog": judge_blog(blog),
         },
         "lead": leads,
-        "row": {of: [part for depth in COMPARED for part in leads[of][depth][:2]] for of in leads},
         "matched": [depth for depth in COMPARED_WIDE if judge_as_good(wide[depth], MARGIN) == Verdict.REPRODUCED],
-        "accuracy": accuracy,
+        "accuracy": {kind: {depth: accuracies(of[depth]).mean() for depth in of} for kind, of in tuned.items()},
         "untuned": {arm: {depth: accuracies(of[depth]).mean() for depth in of} for (arm, _), of in untuned.items()},
-        "loss_ratio": losses(best[PLAIN][50]).mean() / losses(best[HIGHWAY][50]).mean(),
-        "largest_gain": [
-            depth for depth, runs in of_orthogonal.items() if runs[0].setting[0] == max(GAINS["init_gain"])
-        ],
-        "blog": {"accuracy": BLOG_ACCURACY, "below": sum(blog < BLOG_ACCURACY), "nets": len(blog)},
+        "loss_ratio": loss[PLAIN] / loss[HIGHWAY],
+        "largest_gain": [depth for depth, (gain, _) in setting.items() if gain == max(GAINS["init_gain"])],
+        "blog": (sum(blog < BLOG_ACCURACY), len(blog)),
         "blog_tuned": accuracies(best[PLAIN][BLOG_DEPTH]).mean(),
     }
-
-
-def losses(runs: Sequence[StudyRun]) -> np.ndarray:
-    """Return the training loss of each run; NaN where it diverged."""
-    return np.array([run.measured.train_loss for run in runs], float)
 
 
 def figure(results: Mapping[str, Results]) -> Figure:
@@ -203,18 +189,13 @@ def figure(results: Mapping[str, Results]) -> Figure:
     for axes, (ending, words) in zip(panels, columns.items(), strict=True):
         found = by_kind(results[ending]) if ending in results else {}
         for kind in [kind for kind in found if kind not in NOT_DRAWN]:
-            at = [depths.index(depth) for depth in found[kind]]
-            errors = np.transpose([100 - accuracies(runs) for runs in found[kind].values()])
-            color = WIDE_COLOR if kind == WIDE else arm_color(kind[0])
-            style = {"label": kind[0] + f", {WIDE[1]} units" * (kind == WIDE), "color": color, "markersize": 5}
-            draw_seeds(axes, at, errors, marker="o", **style)
+            errors = {depth: 100 - accuracies(runs) for depth, runs in found[kind].items()}
+            color = "#882255" if kind == WIDE else arm_color(kind[0])
+            draw_by_depth(axes, depths, errors, color=color, label=kind[0] + f", {WIDE[1]} units" * (kind == WIDE))
         draw_level(axes, 100 - 100 * CHANCE, "chance")
         if ending == "" and "" in results and (shallow := best_shallow(results[""])):
             draw_level(axes, 100 - accuracies(shallow).mean(), f"best of ≤ {SHALLOW} blocks")
-        axes.set(title=words, xlabel="blocks", yscale="log")
-        axes.set_xticks(range(len(depths)), depths)
-        axes.set_yticks(ERROR_TICKS, ERROR_TICKS)
-        axes.minorticks_off()
+        axes.set_title(words)
         label_ends(axes)
     panels[0].set_ylabel("test error (%)")
     return figure

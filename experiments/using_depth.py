@@ -83,6 +83,7 @@ named in its place.
 import numpy as np
 from matplotlib.figure import Figure
 
+from highway_lab.intervals import Interval
 from highway_networks import Dataset
 
 from . import study_command
@@ -94,7 +95,7 @@ from .study import DIVERGED, Arm, Cell, Results, Stage, Study, StudyRun, Task, a
 PAIRS = {"n_train": 30_000, "n_validation": 5_000, "n_test": 10_000, "seed": 1}
 SHARED = {"n_train": PAIRS["n_train"], "schedule": "cosine"}
 CHOOSING = SHARED | {"n_test": PAIRS["n_validation"]}  # pairs that validate, in place of test pairs
-PIXELS, CLASSES, UNITS, BLOCKS_OF_FIRST = 2 * 784, 10, 100, 20
+PIXELS, CLASSES, UNITS, BLOCKS_OF_FIRST, EPOCHS = 2 * 784, 10, 100, 20, 60
 FAILED = 20  # % of test pairs, below which a run has failed
 MARGIN = 1.0  # points within which two kinds of net are as good as each other
 RATES = (2.5e-5, 5e-5, 1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3, 3.2e-3)
@@ -158,18 +159,15 @@ STUDY = Study(
     CELLS,
     stages=(
         Stage((100,), 20, options=CHOOSING),
-        Stage(lambda cell: range(101, 105 if cell in JUDGED else 103), 60, best=6, options=CHOOSING),
-        Stage(scoring_seeds, 60, best=1, options=SHARED | {"n_test": PAIRS["n_test"]}, result="scored"),
+        Stage(lambda cell: range(101, 105 if cell in JUDGED else 103), EPOCHS, best=6, options=CHOOSING),
+        Stage(scoring_seeds, EPOCHS, best=1, options=SHARED | {"n_test": PAIRS["n_test"]}, result="scored"),
     ),
     growth=4,
     own=lambda name, arm: Cell(name, as_many(arm, BLOCKS_OF_FIRST), BLOCKS_OF_FIRST),
 )
 
 
-# ---------------------------------------------------------------------------------------- what was found
-
-
-def compare(results: Results, least: float = 0.0) -> dict[tuple[str, int], dict]:
+def compare(results: Results, least: float = 0.0) -> dict[tuple[str, int], tuple[Interval, str]]:
     """Return by how many points highway nets of 20 blocks are ahead of others, and the word of the rules.
 
     Each family is told once all nets that it judges are finished. `least`: accuracy in % below which runs are left out.
@@ -185,9 +183,8 @@ def compare(results: Results, least: float = 0.0) -> dict[tuple[str, int], dict]
             of[of >= least] for of in (accuracies(results.scored(of)) for of in (FIRST["highway"], *cells))
         )
         leads = {(of.arm, of.depth): welch(highway, rival) for of, rival in zip(cells, rivals, strict=True)}
-        halves = {of: lead.interval(LEVEL / len(leads)).half for of, lead in leads.items()}
         words = judge_family(leads, MARGIN)
-        told |= {of: {"lead": leads[of].value, "half": halves[of], "word": words[of]} for of in leads}
+        told |= {of: (leads[of].interval(LEVEL / len(leads)), words[of]) for of in leads}
     return told
 
 
@@ -201,28 +198,17 @@ def fits_better(results: Results) -> bool:
 
 def numbers(results: Results) -> dict:
     """Return what the page quotes; accuracies in %, by arm, blocks and units."""
-    done = {(cell.arm, cell.depth, cell.hidden): accuracies(results.scored(cell)) for cell in results.finished}
+    done = {(cell.arm, cell.depth, cell.hidden): cell for cell in results.finished}
+    runs = {of: results.scored(cell) for of, cell in done.items()}
     return {
         "cells": len(CELLS),
         "finished": len(done),
-        "runs": len(results.runs),
-        "first_tries": {len(STUDY.grid(cell)) for cell in CELLS},
         "units": {(cell.arm, cell.depth): cell.hidden for cell in reversed(CELLS)},
-        "epochs": STUDY.stages[-1].epochs,
-        "pairs": PAIRS["n_train"],
-        "first": {"blocks": BLOCKS_OF_FIRST},
-        "accuracy": {of: values.mean() for of, values in done.items()},
-        "seeds": {of: len(values) for of, values in done.items()},
-        "lowest": {of: values.min() for of, values in done.items()},
-        "highest": {of: values.max() for of, values in done.items()},
-        "train_loss": {
-            (cell.arm, cell.depth, cell.hidden): np.mean([run.measured.train_loss for run in results.scored(cell)])
-            for cell in results.finished
-        },
-        "median": {of: np.median(values) for of, values in done.items()},
-        "failed": {of: int(np.sum(values < FAILED)) for of, values in done.items()},
-        "untried": {(cell.arm, cell.depth, cell.hidden): results.untried(cell) for cell in results.finished},
-        "chosen": {(cell.arm, cell.depth, cell.hidden): results.chosen(cell) for cell in results.finished},
+        "scores": {of: accuracies(runs[of]) for of in done},
+        "accuracy": {of: accuracies(runs[of]).mean() for of in done},
+        "train_loss": {of: np.mean([run.measured.train_loss for run in runs[of]]) for of in done},
+        "untried": {of: results.untried(cell) for of, cell in done.items()},
+        "chosen": {of: results.chosen(cell) for of, cell in done.items()},
         "fitted_better": fits_better(results),
         "compared": compare(results),
         "without_failed": compare(results, FAILED),

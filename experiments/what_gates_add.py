@@ -133,12 +133,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of
-from highway_lab.logs import grouped, rounded_all
+from highway_lab.logs import grouped
 from highway_lab.training import Training
-from highway_networks import Dataset, DeepNet, rounded
+from highway_networks import Dataset, DeepNet
 
 from . import study_command
-from .blocks import number_of, rezero_fields, scaled_fields
+from .blocks import rezero_fields, scaled_fields
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN
 from .common import CHANCE_LOSS
 from .common_figures import rows_figure
@@ -156,6 +156,7 @@ GAINS = RATES | {"init_gain": (1.0, 1.05, 1.1, 1.2)}  # of plain nets: at 1, bet
 BIASES, PAIR_BIASES = (-1.0, -2.0, -4.0, -8.0), (0.0, -1.0, -2.0, -4.0)  # shallower nets may begin with open gates
 COPY_BIASES, COPY_RATE = (-2.0, -4.0, -8.0), 1.6e-3
 FINALISTS = 5  # settings by each criterion
+MORE_SEEDS, SEEDS = range(20), range(10)
 LEAST_LOSS = 1e-6
 GLOROT, PLAIN, GATED, ORTHOGONAL = {"init": "glorot"}, {"block": "plain"}, {"block": "highway"}, {"init": "orthogonal"}
 
@@ -182,7 +183,7 @@ def arms(biases: tuple[float, ...]) -> dict[str, Arm]:
 
 ARMS = arms(BIASES)
 RIVALS = ("plain, orthogonal", "residual, scaled", "ReZero", "constant gates")
-COMPARED = ("highway", *RIVALS)
+COMPARED, COPIED = ("highway", *RIVALS), ("residual, gated", "highway")
 OTHERS = ("plain", "plain, identity", "residual", "ReZero by block", "residual, gated", "gates as drawn")
 MAIN = ("plain", "plain, orthogonal", "residual", "residual, scaled", "ReZero", "residual, gated", "highway")
 SHALLOW = 5  # blocks at most
@@ -219,7 +220,7 @@ PAIRS = [
 
 # ------------------------------------------------------------------------------------------- the runs
 
-N_VALIDATION, N_PAIRS, N_VALIDATION_PAIRS, N_TEST = 2_000, 30_000, 5_000, 10_000
+N_TRAIN, N_PAIRS, N_VALIDATION_PAIRS, N_TEST = 6_000, 30_000, 5_000, 10_000
 LEAST_EPOCHS = 30  # of runs whose test images are compared one by one, and so are kept
 
 
@@ -228,12 +229,10 @@ class ArmMeasured(Measured):
     """What is measured of a run; what only results have is null in one that chooses.
 
     right     which test images are classified correctly, a bit each, in base 64; null for short runs, too
-    opened    mean over units and the first images that score of T, or of |s·A|, in each block; null if it has neither
     start     of the untrained net, of the first seed that is scored; singular values are those of dx_L/dx_0
     """
 
     right: str | None
-    opened: list[float | None] | None
     start: Flow | None
 
 
@@ -242,30 +241,19 @@ def train(task: Task, data: Dataset) -> StudyRun:
     if task.cell.of == "sum":
         data = pair_digits(data, "sum", bool(task.result), task.config.n_train, N_VALIDATION_PAIRS)
     judged = None if task.config.n_validation else (data.test_x, data.test_y)  # in the data set's order
-    start = None
-    if task.result and task.config.seed == 0:
-        training = Training(task.config, data)
-        start = measure_flow(training.net, training.data, range(training.net.depth))
 
     def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> ArmMeasured:
-        opened = None if common.train_loss is None else mean_opening(net, x)
-        right = None
+        right = start = None
+        if task.result and task.config.seed == 0:
+            fresh = Training(task.config, data)
+            start = measure_flow(fresh.net, fresh.data, range(net.depth))
         if task.result and common.train_loss is not None and task.config.epochs >= LEAST_EPOCHS:
             starts = range(0, len(x), ROWS)
             found = [net.predict(net.preprocess(x[at : at + ROWS])).argmax(axis=1) for at in starts]
             right = base64.b64encode(np.packbits(np.concatenate(found) == y)).decode()
-        common.effective_depth = None if opened is None else rounded(opened.sum(), digits=4)
-        by_block = rounded_all(opened, digits=4) if task.result and opened is not None else None
-        return ArmMeasured(**vars(common), right=right, opened=by_block, start=start)
+        return ArmMeasured(**vars(common), right=right, start=start)
 
     return study_command.train(task, data, judged=judged, measure=measure)
-
-
-def mean_opening(net: DeepNet, x: np.ndarray) -> np.ndarray | None:
-    """Return the mean over units and the first samples (n, ...) of T, or of |s·A|, by block, (L,); None without."""
-    if "A" in net.block.branches:
-        return number_of(net.config["block"])[1] * np.abs(net.params["b_A"]).mean(axis=1)
-    return net.gate_means(net.preprocess(x[:ROWS]), ROWS) if net.has_gates else None
 
 
 # ---------------------------------------------------------------------------------------- the studies
@@ -282,17 +270,20 @@ CRITERIA = {"accuracy": lambda run: -run.accuracy, "loss": log_loss}
 
 def configure(fields: Mapping, cell: TaskCell, stage: Stage) -> ArmConfig:
     """Return the configuration of a run; one that chooses is scored on validation images, or on validation pairs."""
-    n_train, validating = 6_000, {"n_test": 1, "n_validation": N_VALIDATION}
+    n_train, validating = N_TRAIN, {"n_test": 1, "n_validation": 2_000}
     if cell.of == "sum":
         n_train, validating = N_PAIRS, {"n_test": N_VALIDATION_PAIRS}
     samples = {"n_test": N_TEST} if stage.result else validating
     return ArmConfig(**fields, **samples, n_train=n_train, hidden=cell.hidden, depth=cell.depth)
 
 
+def is_compared(cell: TaskCell) -> bool:
+    return cell.arm in COMPARED or (cell.arm == "plain" and cell.depth <= SHALLOW)
+
+
 def scoring_seeds(cell: TaskCell) -> range:
-    """Return twenty seeds for highway nets, rivals and shallow plain nets on the digits, ten for others."""
-    compared = cell.arm in COMPARED or (cell.arm == "plain" and cell.depth <= SHALLOW)
-    return range(20 if compared and cell.of == "digit" else 10)
+    """Return more seeds for highway nets, rivals and shallow plain nets on the digits than for others."""
+    return MORE_SEEDS if is_compared(cell) and cell.of == "digit" else SEEDS
 
 
 def study(cells: Sequence[TaskCell], first: int, epochs: int, schedule: str, **options: Any) -> Study:
@@ -303,30 +294,25 @@ def study(cells: Sequence[TaskCell], first: int, epochs: int, schedule: str, **o
         Stage((101, 102), epochs, FINALISTS, fields),
         Stage(scoring_seeds, epochs, 1, fields, "scored"),
     )
-    usual = {"measured": ArmMeasured, "own": lambda name, arm: TaskCell(name, arm.units, 100), "criteria": CRITERIA}
-    return Study(**{"arms": ARMS, **usual, **options}, cells=cells, stages=stages, configure=configure)
+    usual = {"stages": stages, "criteria": CRITERIA, "own": lambda name, arm: TaskCell(name, arm.units, 100)}
+    return Study(**{"arms": ARMS, **usual, **options}, cells=cells, configure=configure, measured=ArmMeasured)
 
 
-copied_arms = {
-    name: Arm(arm.options, {"lr": (COPY_RATE,), "gate_bias": COPY_BIASES})
-    for name, arm in ARMS.items()
-    if name in ("residual, gated", "highway")
-}
-of_pairs = {"arms": arms(PAIR_BIASES), "criteria": {"accuracy": CRITERIA["accuracy"]}}
-copy = study(deep([*copied_arms]), 20, 60, "cosine", arms=copied_arms, own=None)
+COPY_GRID = {"lr": (COPY_RATE,), "gate_bias": COPY_BIASES}
+of_copy = {"arms": {name: Arm(ARMS[name].options, COPY_GRID) for name in COPIED}, "own": None}
+of_pairs = {"arms": arms(PAIR_BIASES), "criteria": {"accuracy": CRITERIA["accuracy"]}, "own": None}
+scored = Stage(SEEDS, 60, options={"schedule": "cosine"}, result="scored")
 STUDY = {  # by the endings of their logs
     "": study(LONG, 20, 60, "cosine"),
     "wide": study(WIDE, 20, 60, "cosine"),
-    "copy": replace(copy, stages=[Stage(range(10), 60, None, {"schedule": "cosine"}, "scored")]),
+    "copy": study(deep(COPIED), 20, 60, "cosine", stages=[scored], **of_copy),
     "short": study(SHORT, 12, 12, "constant"),
-    "sum": study(PAIRS, 8, 30, "cosine", **of_pairs, own=None),
+    "sum": study(PAIRS, 8, 30, "cosine", **of_pairs),
 }
-FIRST = [cell for cell in LONG if cell.arm in COMPARED or (cell.arm == "plain" and cell.depth <= SHALLOW)]
-
-
+FIRST = [*filter(is_compared, LONG)]
 wider = study([*LONG, *deep(COMPARED[:4], 200)], 20, 60, "cosine", growth=4)
 unclipped = Stage(
-    lambda cell: range(20 * (cell in FIRST)), 60, 1, {"schedule": "cosine", "clip": 0.0}, "without clipping"
+    lambda cell: MORE_SEEDS if cell in FIRST else (), 60, 1, {"schedule": "cosine", "clip": 0.0}, "without clipping"
 )
 more_wide = [*sized("residual", *WIDE_SIZES[2:]), *sized("residual, gated", *HIGHWAY_SIZES[1:])]
 NEXT = {
@@ -345,7 +331,6 @@ KINDS = {  # that families compare, by the endings of their logs
     "sum": grouped([cell for cell in PAIRS if cell.hidden == 100], lambda cell: cell.arm),
 }
 PASSED = 0.01  # of the largest singular value: directions above it count as passed on
-MIRRORED = {OUTPERFORMS: BEHIND, BEHIND: OUTPERFORMS}  # what the other net does
 
 
 def name_of(cell: TaskCell) -> str:
@@ -374,76 +359,59 @@ def best(results: Results, kinds: Mapping[str, Sequence[TaskCell]], criterion: s
     return {kind: min(cells, key=lambda of: results.quality(of, criterion)) for kind, cells in kinds.items()}
 
 
-def family(
-    results: Results, kinds: Mapping[str, Sequence[TaskCell]], criterion: str = "accuracy"
-) -> dict[str, Difference]:
+def family(results: Results, of: str, criterion: str = "accuracy") -> dict[str, Difference]:
     """Return by how much highway nets are better than each other kind, in the sizes and settings that were best."""
-    cells = best(results, kinds, criterion)
+    cells = best(results, KINDS[of], criterion)
     highway = results.scored(cells.pop("highway"), criterion)
     return {kind: compare(highway, results.scored(cell, criterion), criterion) for kind, cell in cells.items()}
 
 
-def passed_on(results: Results, arm: str) -> int:
-    """Return how many directions of an input an untrained net of 100 blocks passes on, in the setting it chose."""
+def passed_on(results: Results, arm: str) -> tuple[int, int]:
+    """Return how many directions of an input an untrained net of 100 blocks passes on as it was chosen, and of all."""
     (start,) = [run.measured.start for run in results.scored(*deep([arm])) if run.measured.start]
     values = np.array(start.singular_values, float)
-    return int(np.sum(values > PASSED * np.nanmax(values)))
+    return int(np.sum(values > PASSED * np.nanmax(values))), len(values)
 
 
 def numbers(results: Mapping[str, Results]) -> dict:
     """Return what pages quote: accuracies in %, by the name of a net, and by how many points it is ahead of highway.
 
-    The nets of 60 epochs are `long`, those of twelve `short`; leads are over 100 highway blocks.
+    The nets of 60 epochs are `long`, those of twelve `short`; leads are over 100 highway blocks. `beside`: the word of
+    the other net. `at_an_end`: whether a wide net, or a deep one of the sum, chose an end of its grid.
     """
     parts = {"long": ("", "wide"), "short": ("short",), "sum": ("sum",)}
     runs = {
         of: {name_of(cell): results[ending].scored(cell) for ending in parts[of] for cell in results[ending].finished}
         for of in parts
     }
-    copied = {
-        (cell.arm, bias): results["copy"].settings(cell)[COPY_RATE, bias]
-        for bias in COPY_BIASES
-        for cell in results["copy"].study.cells
-    }
-    leads = {of: family(results[""], KINDS[""], of) for of in CRITERIA}
-    leads |= {of: family(results[of], KINDS[of]) for of in ("wide", "sum")}
-    leads["copy"] = {bias: compare(copied["residual, gated", bias], copied["highway", bias]) for bias in COPY_BIASES}
+    scores = {of: {name: accuracies(each) for name, each in runs[of].items()} for of in parts}
+    copied = {cell.arm: results["copy"].settings(cell) for cell in results["copy"].finished}
+    leads = {of: family(results[""], "", of) for of in CRITERIA}
+    leads |= {of: family(results[of], of) for of in ("wide", "sum")}
+    leads["copy"] = {of[1]: compare(runs, copied["highway"][of]) for of, runs in copied["residual, gated"].items()}
     word = {of: judge_family(found, {"loss": LOSS_MARGIN}.get(of, ACCURACY_MARGIN)) for of, found in leads.items()}
-    highway = {of: accuracies(runs[of][name_of(HIGHWAY)]) for of in ("long", "short")}
-    deep_pairs = [cell for cell in results["sum"].study.cells if cell.depth >= 10]
+    highway, sizes = name_of(HIGHWAY), {"wide": WIDE, "sum": [cell for cell in PAIRS if cell.depth >= 10]}
     return {
-        **{of: {name: accuracies(each).mean() for name, each in runs[of].items()} for of in ("long", "sum")},
+        "long": {name: each.mean() for name, each in scores["long"].items()},
+        "pairs": {name: each.mean() for name, each in scores["sum"].items()},
         "clipped": {name: 100 * np.mean([run.measured.clipped for run in each]) for name, each in runs["long"].items()},
-        "best": {
-            "shallow": name_of(best(results[""], KINDS[""])[BEST_SHALLOW]),
-            "wide": name_of(best(results["wide"], KINDS["wide"])["highway"]),
-        },
+        "best": {of: {kind: name_of(cell) for kind, cell in best(results[of], KINDS[of]).items()} for of in KINDS},
         "ahead": {
-            of: {name: np.mean(accuracies(each) - highway[of][: len(each)]) for name, each in runs[of].items()}
-            for of in highway
+            of: {name: np.mean(each - scores[of][highway][: len(each)]) for name, each in scores[of].items()}
+            for of in ("long", "short")
         },
         "word": word,
-        "beside": {name: MIRRORED.get(of, of) for name, of in word["accuracy"].items()},
-        "lead": {of: {name: lead.value for name, lead in found.items()} for of, found in leads.items()},
+        "beside": {
+            name: {OUTPERFORMS: BEHIND, BEHIND: OUTPERFORMS}.get(of, of) for name, of in word["accuracy"].items()
+        },
+        "lead": leads,
         "widest": max(lead.interval().half for lead in leads["accuracy"].values()),
-        "copy": {of: accuracies(found).mean() for of, found in copied.items()},
-        "passed_on": {
-            arm: passed_on(results["short"], arm) for arm in ("plain", "plain, orthogonal", "residual", "highway")
-        },
-        "directions": {arm: ARMS[arm].units for arm in MAIN},
-        "copy_biases": COPY_BIASES,
+        "copy": {(arm, of[1]): accuracies(copied[arm][of]).mean() for arm in COPIED for of in copied[arm]},
+        "passed_on": {arm: passed_on(results["short"], arm) for arm in MAIN},
         "highway_bias": results[""].chosen(HIGHWAY)[1],
-        "at_an_end": {of: sum(bool(each.untried(cell)) for cell in each.finished) for of, each in results.items()},
-        "cells": {of: len(each.finished) for of, each in results.items()},
+        "at_an_end": {of: [bool(results[of].untried(cell)) for cell in cells] for of, cells in sizes.items()},
         "epochs": {of: results[parts[of][0]].study.stages[-1].epochs for of in parts},
-        "n_train": results[""].runs[0].config.n_train,
-        "sum_lowest": {name: accuracies(each).min() for name, each in runs["sum"].items()},
-        "seeds": {
-            of: max(len(found) for cell in each.finished for found in each.settings(cell).values())
-            for of, each in results.items()
-        },
-        "sum_deep": len(deep_pairs),
-        "sum_at_an_end": sum(bool(results["sum"].untried(cell)) for cell in deep_pairs),
+        "lowest": min(scores["sum"]["highway, 10 blocks of 100"]),
         "diverged": sum(run.diverged for of in results.values() for run in of.runs),
     }
 

@@ -5,7 +5,7 @@ import pytest
 from helpers import small_batch, small_net
 
 from experiments.blocks import number_of
-from experiments.flow import gradient_norms, jacobian, measure_flow, measure_paths
+from experiments.flow import block_gradients, jacobian, measure_flow, measure_paths
 from experiments.pixel_scale import PIXELS, STANDARD, UNIT, scaled
 from highway_networks import BLOCKS, Dataset, DeepNet, as_inputs, complex_step, relative_error, softmax_cross_entropy
 
@@ -26,6 +26,10 @@ def test_a_jacobian_equals_its_complex_step_derivative(block, l):
     assert np.abs(expected).max() > 0.1
     assert relative_error(found, expected) < 1e-12
     assert relative_error(found, expected.T) > 0.01, "rows and columns could be swapped"
+
+
+def gradient_norms(net: DeepNet, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.array([np.linalg.norm(dx) for dx in reversed(block_gradients(net, x, y)[1])])
 
 
 @pytest.mark.parametrize("block", KINDS)

@@ -9,7 +9,7 @@ from experiments import task_difficulty as td
 from experiments.claims import Verdict
 from experiments.digit_pairs import pair_digits
 from experiments.partly_frozen import ArmConfig
-from experiments.study import Task
+from experiments.study import StudyRun, Task
 from highway_lab.nets import without
 from highway_lab.training import Training
 from highway_networks import as_inputs
@@ -26,12 +26,14 @@ def test_blocks_are_closed_one_by_one_and_from_the_last(digits):
     net.params["b_T"] = -30
     net.params["b_T"][2] = 30
     net.params["W_H"][2] = -3 * np.eye(6)
-    labels = [net.predict(as_inputs(x)).argmax(axis=1) for x in (digits.train_x, digits.test_x)]
-    data = digits._replace(train_y=labels[0], test_y=(labels[1] + 1) % 10)  # right in training, wrong in the test
+    labels = net.predict(as_inputs(digits.train_x)).argmax(axis=1)
+    data = digits._replace(train_y=labels)
     wrong = np.mean(without(net, [2]).predict(as_inputs(data.train_x)).argmax(axis=1) != data.train_y)
     seen = td.see(net, data)
-    assert (seen.error, seen.test_score, seen.needed) == (0, 0, 3)
-    assert seen.lesioned_error == pytest.approx([0, 0, wrong, 0], abs=1e-6)
+    assert seen.error == 0
+    examined = td.Examined(guess_error=wrong, trained=seen, untrained=seen, without_blocks=None)
+    run = StudyRun(None, Task(CELL, (0.05,), SMALL, "scored"), 1, False, {}, examined)
+    assert (td.needed(run), td.needed(run, of_lead=1.1)) == (3, 0)
     assert seen.closed_from_back == pytest.approx([0, 0, wrong, wrong, wrong], abs=1e-6)
     assert {*seen.idle_share} == {0.75}
     assert seen.mean_T == pytest.approx([0, 0, 1, 0], abs=1e-6)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from highway_lab.logs import rounded_all
-from highway_lab.threads import one_thread
 from highway_networks import Dataset, DeepNet, Workspace, rounded, softmax_cross_entropy
 
 FLOW_BATCH = 256  # images over which norms of gradients are taken
@@ -34,15 +33,14 @@ class Paths:
 
 def measure_paths(net: DeepNet, data: Dataset) -> Paths:
     """Measure over the first training samples on which paths the gradient reaches the first block's input."""
-    with one_thread():
-        cache, gradients = block_gradients(net, net.preprocess(data.train_x[:FLOW_BATCH]), data.train_y[:FLOW_BATCH])
-        last, first = gradients[0], gradients[-1]
-        parts = [first]
-        if net.has_gates:
-            direct = last * np.prod(1.0 - cache.T, axis=0)
-            parts += [direct, first - direct]
-        shares = [rounded(np.linalg.norm(part) / np.linalg.norm(last), digits=4) for part in parts]
-        return Paths(*shares, *[None] * (3 - len(shares)))
+    cache, gradients = block_gradients(net, net.preprocess(data.train_x[:FLOW_BATCH]), data.train_y[:FLOW_BATCH])
+    last, first = gradients[0], gradients[-1]
+    parts = [first]
+    if net.has_gates:
+        direct = last * np.prod(1.0 - cache.T, axis=0)
+        parts += [direct, first - direct]
+    shares = [rounded(np.linalg.norm(part) / np.linalg.norm(last), digits=4) for part in parts]
+    return Paths(*shares, *[None] * (3 - len(shares)))
 
 
 def block_gradients(net: DeepNet, x: np.ndarray, y: np.ndarray) -> tuple[Workspace, list[np.ndarray]]:
@@ -69,11 +67,10 @@ def jacobian(net: DeepNet, x_l: np.ndarray, l: int) -> np.ndarray:
 
 def measure_flow(net: DeepNet, data: Dataset, blocks: Iterable[int]) -> Flow:
     """Measure gradients over the first training samples, and the Jacobian of some blocks in a row at the first."""
-    with one_thread():
-        cache, gradients = block_gradients(net, net.preprocess(data.train_x[:FLOW_BATCH]), data.train_y[:FLOW_BATCH])
-        norms = [np.linalg.norm(dx) for dx in reversed(gradients)]
-        J = np.eye(net.hidden)
-        for l in blocks:
-            J = jacobian(net, cache.x[l, :, 0], l) @ J
-        values = np.linalg.svd(J, compute_uv=False) if np.isfinite(J).all() else np.full(net.hidden, np.nan)
-        return Flow(rounded_all(norms, digits=4), rounded_all(values, digits=4))
+    cache, gradients = block_gradients(net, net.preprocess(data.train_x[:FLOW_BATCH]), data.train_y[:FLOW_BATCH])
+    norms = [np.linalg.norm(dx) for dx in reversed(gradients)]
+    J = np.eye(net.hidden)
+    for l in blocks:
+        J = jacobian(net, cache.x[l, :, 0], l) @ J
+    values = np.linalg.svd(J, compute_uv=False) if np.isfinite(J).all() else np.full(net.hidden, np.nan)
+    return Flow(rounded_all(norms, digits=4), rounded_all(values, digits=4))

@@ -142,16 +142,15 @@ def train(
     net, own = training.net, training.data
     if judged is None:
         judged = (own.test_x, own.test_y) if task.result else training.validation
-    with one_thread():
-        loss, _ = evaluate(net, own.train_x, own.train_y, training.loss)
-        diverged = training.diverged or not math.isfinite(loss)
-        scored = len(judged[0]) and not diverged
-        score_loss, score = map(rounded, evaluate(net, *judged, training.loss)) if scored else (None, None)
-        x = net.preprocess((judged[0] if scored else own.train_x)[:ROWS])
-        depth = rounded(net.gate_means(x).sum(), digits=4) if net.has_gates and not diverged else None
-        clipped = rounded(net.clipped) if hasattr(net, "clipped") else None
-        common = Measured(clipped, None if diverged else rounded(loss), score, depth, score_loss)
-        measured = measure(net, *judged, common)
+    loss, _ = evaluate(net, own.train_x, own.train_y, training.loss)
+    diverged = training.diverged or not math.isfinite(loss)
+    scored = len(judged[0]) and not diverged
+    score_loss, score = map(rounded, evaluate(net, *judged, training.loss)) if scored else (None, None)
+    x = net.preprocess((judged[0] if scored else own.train_x)[:ROWS])
+    depth = rounded(net.gate_means(x).sum(), digits=4) if net.has_gates and not diverged else None
+    clipped = rounded(net.clipped) if hasattr(net, "clipped") else None
+    common = Measured(clipped, None if diverged else rounded(loss), score, depth, score_loss)
+    measured = measure(net, *judged, common)
     history = {name: getattr(training.history, name) for name in columns}
     n_trained = getattr(net, "n_trained", net.params.flat.size)
     return StudyRun(None, task, n_trained, diverged, history, measured)

@@ -45,7 +45,6 @@ import numpy as np
 from highway_lab.fields import NotNegative, Share, lists_of
 from highway_lab.intervals import difference
 from highway_lab.logs import rounded_all
-from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
@@ -132,15 +131,14 @@ def train_net(config: ArmConfig, data: Dataset) -> DeepNet | None:
 def train(task: Task, digits: Dataset) -> StudyRun:
     """Train a net and measure it, before and after; beside it one without blocks."""
     data = pair_digits(digits, task.cell.labels, result=True)
-    with one_thread():
-        net, bare = train_net(task.config, data), train_net(replace(task.config, depth=0), data)
-        fresh = Training(task.config, data).net
-        examined = Examined(
-            guess_error=rounded(1 - np.bincount(data.train_y).max() / len(data.train_y)),
-            trained=net and see(net, data),
-            untrained=see(fresh, data),
-            without_blocks=bare and rounded(1 - evaluate(bare, data.train_x, data.train_y, LOSSES["cross-entropy"])[1]),
-        )
+    net, bare = train_net(task.config, data), train_net(replace(task.config, depth=0), data)
+    fresh = Training(task.config, data).net
+    examined = Examined(
+        guess_error=rounded(1 - np.bincount(data.train_y).max() / len(data.train_y)),
+        trained=net and see(net, data),
+        untrained=see(fresh, data),
+        without_blocks=bare and rounded(1 - evaluate(bare, data.train_x, data.train_y, LOSSES["cross-entropy"])[1]),
+    )
     return StudyRun(None, task, fresh.n_trained, net is None, {}, examined)
 
 

@@ -50,7 +50,6 @@ from highway_lab.fields import Score, Share
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.logs import rounded_all
 from highway_lab.nets import without
-from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import Dataset, evaluate, rounded
 
@@ -126,16 +125,15 @@ def measure_blocks(training: Training) -> list[float] | None:
 def train(task: Task, data: Dataset) -> StudyRun:
     """Train one net, and measure it: one that chooses on validation images alone."""
     training, measured = Training(task.config, data), DeepMeasured()
-    with one_thread():
-        carried = rounded(np.prod(1 - mean_T(training))) if training.net.has_gates else None
-        for _ in training.epochs():
-            pass
-        history = training.history
-        if task.result and not training.diverged:
-            last = (column[-1] for column in (history.train_loss, history.test_score, history.test_loss))
-            measured = DeepMeasured(*last, carried, measure_blocks(training))
-        elif not training.diverged:
-            measured.score_loss = history.validation_loss[-1]
+    carried = rounded(np.prod(1 - mean_T(training))) if training.net.has_gates else None
+    for _ in training.epochs():
+        pass
+    history = training.history
+    if task.result and not training.diverged:
+        last = (column[-1] for column in (history.train_loss, history.test_score, history.test_loss))
+        measured = DeepMeasured(*last, carried, measure_blocks(training))
+    elif not training.diverged:
+        measured.score_loss = history.validation_loss[-1]
     return StudyRun(None, task, training.net.n_trained, training.diverged, {}, measured)
 
 

@@ -34,7 +34,7 @@ from experiments.comparisons import Difference
 from experiments.flow import block_gradients
 from experiments.quotes import errors
 from experiments.study import Cell, Results, Study, StudyRun
-from experiments.study_command import StudyLog, train
+from experiments.study_command import StudyLog, train, train_task
 from highway_lab.intervals import Interval
 from highway_lab.training import Training
 from highway_networks import DeepNet, as_inputs
@@ -244,7 +244,7 @@ def test_a_run_that_chooses_sees_no_test_image(digits):
 def test_a_diverged_run_is_recorded_without_losses(digits):
     task = small_task("hundred_layers", at=3)
     task = replace(task, config=replace(task.config, lr=3e38, clip=0.0))
-    run = hundred_layers.train(task, digits)
+    run = train_task(hundred_layers.__name__, task, digits)
     assert (run.diverged, run.measured.train_loss, run.measured.score) == (True, None, None)
     assert run.history["train_loss"][-1] is None
     assert hundred_layers.log_loss(run) == math.log10(CHANCE_LOSS)

@@ -24,7 +24,6 @@ from highway_lab.fields import NonEmpty, NotNegative, Share, dict_of
 from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, new_figure
 from highway_lab.intervals import interval
 from highway_lab.logs import rounded_all
-from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
@@ -155,14 +154,13 @@ def describe(net: DeepNet, data: Dataset, hardness: dict[str, np.ndarray]) -> De
 
 def train(task: Task, data: Dataset) -> StudyRun:
     """Load or train a net, and those of other seeds, and examine it and its untrained state."""
-    with one_thread():
-        net, fresh = models.trained(task.config, data), Training(task.config, data).net
-        seeds, x = [seed for seed in models.SEEDS if seed != task.config.seed], as_inputs(data.test_x, net.dtype)
-        others = [models.trained(replace(task.config, seed=seed), data) for seed in seeds]
-        by_others = [losses(other.predict(x), data.test_y) for other in others]
-        hardness = {JUDGE: losses(judge(data), data.test_y), OTHERS: np.mean(by_others, axis=0)}
-        right = net.predict(x).argmax(axis=1) == data.test_y
-        found = NetDepth(describe(fresh, data, hardness), describe(net, data, hardness), rounded(right.mean()))
+    net, fresh = models.trained(task.config, data), Training(task.config, data).net
+    seeds, x = [seed for seed in models.SEEDS if seed != task.config.seed], as_inputs(data.test_x, net.dtype)
+    others = [models.trained(replace(task.config, seed=seed), data) for seed in seeds]
+    by_others = [losses(other.predict(x), data.test_y) for other in others]
+    hardness = {JUDGE: losses(judge(data), data.test_y), OTHERS: np.mean(by_others, axis=0)}
+    right = net.predict(x).argmax(axis=1) == data.test_y
+    found = NetDepth(describe(fresh, data, hardness), describe(net, data, hardness), rounded(right.mean()))
     return StudyRun(None, task, net.params.flat.size, False, {}, found)
 
 

@@ -40,7 +40,7 @@ def mark_means(axes: Axes, results: Results) -> None:
     for cell in reversed(results.finished):  # those that are compared first lie on top
         if cell.arm in dict(SUM) and cell.depth in DEPTHS_OF_PAIRS:
             error = 100 - accuracies(results.scored(cell)).mean()
-            style = {"color": arm_color(cell.arm), "markersize": 9, "markeredgecolor": "white", "zorder": 4}
+            style = {"color": arm_color(cell.arm), "markersize": 6, "markeredgecolor": "white", "zorder": 4}
             axes.plot(DEPTHS_OF_PAIRS.index(cell.depth), error, "D", **style)
 
 

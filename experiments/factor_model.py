@@ -104,12 +104,14 @@ def switching(uniform: np.ndarray) -> np.ndarray:
 SEEDS, FOLDS, VALIDATION = range(20), 3, 0.2  # the last: the share of a window that chooses the setting
 USUAL = {"activation": "tanh", "init": "glorot"}  # as in most of these experiments
 SUGGESTED = {"activation": "relu", "init": "he"}  # for returns
-NETS = {  # 4,225 to 4,313 parameters
+NETS = {  # 4,225 to 4,361 parameters
     "plain, 1 block": USUAL | {"block": "plain", "depth": 1, "hidden": 61},
+    "plain, 10 blocks": USUAL | {"block": "plain", "depth": 10, "hidden": 20},
+    "residual, scaled, 10 blocks": USUAL | {"block": "residual-scaled", "depth": 10, "hidden": 20},
     (DEEP := "highway, 10 blocks"): USUAL | {"block": "highway", "depth": 10, "hidden": 14, "gate_bias": -1.0},
     "highway, 4 blocks": SUGGESTED | {"block": "highway", "depth": 4, "hidden": 22, "gate_bias": -1.0},
 }
-GATED, UNTRAINED = tuple(NETS)[1:], ", untrained"
+GATED, UNTRAINED = tuple(NETS)[-2:], ", untrained"
 RATES = tuple(product((1e-3, 3e-3, 1e-2), (0.0, 3e-3, 1e-2)))  # learning rate, weight decay
 PENALTIES = tuple(10.0**power for power in range(-2, 7))
 Candidate = tuple[str, np.ndarray, np.ndarray | None]

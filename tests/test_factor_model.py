@@ -79,7 +79,7 @@ def test_an_auc_is_the_share_of_pairs_in_the_right_order():
 
 def test_nets_are_of_one_size_and_every_model_has_nine_settings():
     sizes = [fm.prepare(name, np.zeros((3, 6)), np.zeros(3), SHORT).net.params.flat.size for name in fm.NETS]
-    assert max(sizes) / min(sizes) < 1.03
+    assert max(sizes) / min(sizes) < 1.04
     assert [fm.NETS[name]["block"] for name in fm.GATED] == ["highway", "highway"]
     assert {len(grid) for grid in (fm.PENALTIES, fm.RATES)} == {9}
 

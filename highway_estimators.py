@@ -75,9 +75,11 @@ from highway_networks import (
     DeepNet,
     InputError,
     Loss,
+    as_labels,
     as_numbers,
     as_python,
     check_array,
+    check_no_times,
     expected_instead,
     fill,
     hyperparameter,
@@ -172,14 +174,6 @@ def epochs_without_gain(scores: Sequence[float], tol: float) -> int:
         without = 0 if score > best + tol else without + 1
         best = max(best, score)
     return without
-
-
-def check_no_times(name: str, x: Any) -> None:
-    """Raise ValueError for dates and times, which libraries turn into numbers of any unit."""
-    types = x.dtypes if hasattr(x, "columns") and hasattr(x, "dtypes") else [np.asarray(x).dtype]
-    for found in map(str, types):
-        if found.lower().startswith(("date", "time", "duration", "period")):
-            raise ValueError(f"{name}: expected numbers, found {found}; subtract a date and divide by a unit of time")
 
 
 def has_gates(estimator: "HighwayEstimator") -> bool:
@@ -737,13 +731,13 @@ class LabelsMixin(ClassifierMixin):
         return self._fit(X, y, sample_weight, resume=resume, incremental=True, classes=classes)
 
     def _check_samples(self, X, y, how: dict[str, Any], classes=None) -> tuple[Any, np.ndarray, int]:
+        for name, labels in (("y", y), ("classes", classes)):
+            if labels is not None and np.asarray(labels).dtype.kind != "c":  # which scikit-learn refuses
+                as_labels(name, labels)  # raises for what is neither texts nor numbers
         X, y = self._validated(X, y, **how)
         y = y.toarray() if issparse(y) else y
         y = column_or_1d(y, warn=True) if y.shape[1:] in ((), (1,)) else y
-        try:
-            check_classification_targets(y)
-        except TypeError as error:  # of two that cannot be compared
-            raise ValueError(f"y: expected texts only, or numbers only, found {error}; leave out others") from error
+        check_classification_targets(y)
         kind = type_of_target(y)
         if kind == "multiclass-multioutput":
             raise ValueError(f"y: expected a class, or labels of 0 and 1, found {kind}; fit a net for each column")

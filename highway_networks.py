@@ -1246,8 +1246,10 @@ def check(name: str, value: Any, kind: Any, rule: Rule | None) -> None:
 @cache
 def types_of(config: type) -> dict[Field, Any]:
     """Return the fields of a dataclass with their types, also where its file makes texts of annotations."""
-    types = get_type_hints(config)
-    return {of: types[of.name] for of in fields(config)}
+    types: dict[str, Any] = {}
+    with suppress(Exception):  # whatever a user's annotation raises: then the types are those of the defaults
+        types = get_type_hints(config)
+    return {of: types.get(of.name, type(of.default)) for of in fields(config)}
 
 
 def check_hyperparameters(config: Any) -> None:
@@ -1301,14 +1303,25 @@ def column_name(x: Any, j: int) -> str:
     return f"column {j}" if names is None else f"column {names[j]!r:.60}"
 
 
+def check_no_times(name: str, x: Any) -> None:
+    """Raise InputError for dates and times, which libraries turn into numbers of any unit."""
+    types = x.dtypes if hasattr(x, "columns") and hasattr(x, "dtypes") else [np.asarray(x).dtype]
+    for j, found in enumerate(map(str, types)):
+        if found.lower().startswith(("date", "time", "duration", "period")):
+            found += f" in {column_name(x, j)}" * hasattr(x, "columns")
+            raise InputError(f"{name}: expected numbers, found {found}; subtract a date and divide by a unit of time")
+
+
 def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
     """Return an array, or a sparse matrix that has rows; raises InputError for other kinds: texts, dates, masked."""
+    if hasattr(x, "columns"):
+        check_no_times(name, x)
     array = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
     found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}"
     if array.dtype == object:  # such as a data frame, with columns of several kinds
         numbers = np.vectorize(lambda of: isinstance(of, Real | np.bool_), otypes=[bool])(array)
         if numbers.all():
-            array = array.astype(float)
+            array = np.array(array.tolist())
         else:
             place = tuple(np.argwhere(~numbers)[0])
             found = f"{array[place]!r:.40}" + (f" in {column_name(x, place[1])}" if array.ndim == 2 else "")
@@ -1356,12 +1369,22 @@ def check_array(
     raise InputError(f"{name}: expected {expected}, found {x.shape} {found}; mend the data set")
 
 
+def as_labels(name: str, y: Any) -> np.ndarray:
+    """Return an array of texts or of numbers; raises InputError for a mixture, as where some are missing."""
+    array = np.asarray(dense(y), None if hasattr(y, "dtype") else object)  # NumPy would make texts of gaps in a list
+    others = [of for of in array.flat if not isinstance(of, str)] if array.dtype.kind in "OT" else []
+    if 0 < len(others) < array.size:
+        found = f"expected texts only, or numbers only, found texts and {others[0]!r:.40}"
+        raise InputError(f"{name}: {found}; leave out the samples without a class, and convert the others to texts")
+    if others or array.dtype.kind not in "OTU" or np.ma.isMaskedArray(y):
+        return as_numbers(name, y if np.ma.isMaskedArray(y) else array)
+    return np.array(array.tolist(), str)
+
+
 def as_classes(name: str, y: Any) -> np.ndarray:
     """Return classes as an array (n,) of integers or texts; raises InputError for others, one-hot rows among them."""
-    y = np.asarray(dense(y))
+    y = as_labels(name, y)
     y = y[:, 0] if y.shape[1:] == (1,) else y
-    if y.dtype.kind in "OT" and all(isinstance(of, str) for of in y.flat):
-        y = np.array(y.tolist(), str)
     if y.ndim != 1 or y.dtype.kind not in "biuU":
         found = f"expected classes (n,) as integers or texts, found {y.dtype} of shape {y.shape}"
         remedy = f"of numbers pass np.array({name}, int), of one-hot rows np.argmax({name}, axis=1)"
@@ -1386,6 +1409,10 @@ def as_dataset(data: Any, loss: str) -> Dataset:
     train_x, test_x = (as_numbers(name, getattr(data, name)) for name in ("train_x", "test_x"))
     as_kind = as_classes if classes else lambda name, y: dense(as_numbers(name, y))
     targets = [as_kind(name, getattr(data, name)) for name in ("train_y", "test_y")]
+    for name, y in zip(("train_y", "test_y"), targets, strict=True):
+        if not classes and y.ndim == 1 and y.dtype.kind == "f":
+            found = f"expected numbers of shape {(len(y), 1)}, found {y.shape}"
+            raise InputError(f"{name}: {found}; pass np.reshape({name}, (-1, 1))")
     if not classes and "f" not in (y.dtype.kind for y in targets):
         found = f"expected a loss of classes, found {loss} for targets of {targets[0].dtype}"
         raise ArgumentError(f"`loss`: {found}; choose another, or convert them to floats")
@@ -1420,6 +1447,8 @@ def as_dataset(data: Any, loss: str) -> Dataset:
     if (weights := data.train_weights) is not None:
         weights = as_numbers("train_weights", weights)
         check_array("train_weights", weights, train_x.shape[:1], 0)
+        if not weights.any():
+            raise InputError("train_weights: expected a weight above 0, found 0 for all; leave them out to weigh alike")
     named = tuple(map(as_python, data.classes))
     return Dataset(train_x, train_y, test_x, test_y, outputs, data.test_set, weights, named)
 

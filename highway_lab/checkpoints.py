@@ -5,6 +5,7 @@
 
 import json
 import os
+import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -64,8 +65,8 @@ def save(path: str | os.PathLike, training: Any) -> None:
 def restore(path: str | os.PathLike, training: Any, *, any_code: bool | None = None) -> bool:
     """Bring `training` to where the checkpoint was made; False if there is none, or if it belongs to another config.
 
-    One of other code than today's is gone on with if `any_code`, refused if that is False, and left alone if it is
-    None. Raises InputError for this, and for anything but a checkpoint as it was written; `training` is as it was.
+    Raises InputError for one of other code than today's, unless `any_code`, and for anything but a checkpoint as it was
+    written. With `any_code` None it is False for these, too, after a line that says so. `training` is as it was.
     """
     path = as_path(path)
     if not path.exists():
@@ -76,17 +77,19 @@ def restore(path: str | os.PathLike, training: Any, *, any_code: bool | None = N
         check_regular(path)
         arrays = unpacked(path)
         state = logs.loads(str(arrays.pop("state")).encode(), State)
-        other_code = state.code != code_of(training)
-        if state.config != asdict(training.config) or (other_code and any_code is None):
+        if state.config != asdict(training.config):
             return False
-        if other_code and not any_code:
+        if state.code != code_of(training) and not any_code:
             remedy = f"go on with it (--keep), {remedy}"
             raise ValueError("one of other code")
         rng = _check_state(state, training, numbers)
         fill(own, arrays)
     except Exception as error:  # whatever numpy, zip and json say of a damaged or foreign file
         found = f"expected a checkpoint by the training code as it is now, found: {reason_of(error)}"
-        raise InputError(f"{path}: {found}; {remedy}") from error
+        if any_code is not None:
+            raise InputError(f"{path}: {found}; {remedy}") from error
+        print(f"{path}: {found}; its run is trained anew", file=sys.stderr)
+        return False
     vars(training.optimizer).update({name: state.optimizer[name] for name in numbers})
     training.rng.bit_generator.state = rng.bit_generator.state
     training.history, training.gate_means = state.history or History(), state.gate_means

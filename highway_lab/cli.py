@@ -70,6 +70,9 @@ def run_cli(
     argv = sys.argv[1:] if argv is None else argv
     with unfailing_output() as outputs, ended_as_by_ctrl_c():
         try:
+            if empty := [word for word in argv if not word or (word.startswith("--") and word.endswith("="))]:
+                found = f"expected none that is empty, found {empty[0]!r}"  # of a path it would mean this folder
+                raise InputError(f"arguments: {found}; give it a value, or leave it out")
             words = [HOME.sub(lambda found: f"{found[1]}{as_path(found[2])}", word) for word in argv]
             first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
             first.add_argument("--import", action="append", dest="files", default=[], nargs="?")

@@ -170,7 +170,8 @@ def _train_one(job: Job, side_by_side: bool, config: TrainingConfig, data: Datas
         run = train_resumably(config, data, report=report, keep=kept, any_code=job.given.any_code)
         if path := job.given.save_model:
             save_net(path, run.net)
-            load = f"net = {type(run.net).__name__}.load({os.fspath(path)!r})"
+            kind = next(of for of in type(run.net).__mro__ if of.__module__ != "highway_lab.slices")
+            load = f"net = {kind.__name__}.load({os.fspath(path)!r})"
             print(f"saved {path}; in Python: {load}; net.predict(net.preprocess(images))")
     return RunRecord.of(run)
 

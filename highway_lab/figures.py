@@ -4,7 +4,6 @@ Figures are made without pyplot, so that no window system is needed, and saved i
 matplotlib's settings as they were. The same log gives the same bytes, as PNG, PDF or SVG.
 """
 
-import functools
 import hashlib
 import html
 import io
@@ -100,20 +99,12 @@ def empty_figure(height: float) -> Figure:
     return figure
 
 
-def part_each(height: float) -> Callable[[Callable[[FigureBase, Any], None]], Callable[..., Figure]]:
-    """Turn draw(part, log) into a function of logs that returns a figure: a part for each log, `height` inches each."""
-
-    def decorate(draw: Callable[[FigureBase, Any], None]) -> Callable[..., Figure]:
-        @functools.wraps(draw)
-        def figure(*logs: Any) -> Figure:
-            whole = empty_figure(height * len(logs))
-            for part, log in zip(whole.subfigures(len(logs), squeeze=False)[:, 0], logs, strict=True):
-                draw(part, log)
-            return whole
-
-        return figure
-
-    return decorate
+def in_parts(draw: Callable[[FigureBase, Any], None], logs: Sequence[Any], height: float) -> Figure:
+    """Return a figure with a part for each log, `height` inches each, that draw(part, log) fills."""
+    figure = empty_figure(height * len(logs))
+    for part, log in zip(figure.subfigures(len(logs), squeeze=False)[:, 0], logs, strict=True):
+        draw(part, log)
+    return figure
 
 
 def set_title(figure: FigureBase, title: str, *, math: bool = False) -> None:

@@ -112,7 +112,8 @@ def assert_refused(digits, path: Path, *words: str) -> None:
     """A line says that the file is no checkpoint of today's, and the run stands where it begins."""
     training = Training(SHORT, digits)
     with refused_with(path, "expected a checkpoint", "move it", *words):
-        checkpoints.restore(path, training)
+        checkpoints.restore(path, training, any_code=False)
+    assert not checkpoints.restore(path, training), "an experiment trains the run anew"
     assert_same_bits(training, Training(SHORT, digits))
 
 
@@ -133,12 +134,13 @@ def test_a_state_that_its_run_cannot_have_is_not_believed(digits, path, saved, c
     assert_refused(digits, path)
 
 
-def test_a_checkpoint_of_other_code_is_refused_unless_any_will_do(digits, path, saved):
+def test_a_checkpoint_of_other_code_is_refused_unless_any_will_do(digits, path, saved, capsys):
     change_state(path, code="another")
     training = Training(SHORT, digits)
     with refused_with(path, "one of other code", "--keep", "--fresh"):
         checkpoints.restore(path, training, any_code=False)
     assert not checkpoints.restore(path, training)
+    assert capsys.readouterr().err.endswith("found: one of other code; its run is trained anew\n")
     assert_same_bits(training, Training(SHORT, digits))
     assert checkpoints.restore(path, training, any_code=True)
     assert_same_bits(training, saved)

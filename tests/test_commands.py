@@ -178,7 +178,7 @@ OWN = {
 
 
 @both_programs
-def test_every_hyperparameter_has_a_flag_that_reaches_log_and_net(workdir, program):
+def test_every_hyperparameter_has_a_flag_that_reaches_log_and_net(workdir, capsys, program):
     given = SHARED | OWN[program]
     assert given.keys() == {field.name for field in dataclasses.fields(program.COMMAND.config)}
     flags = []
@@ -186,6 +186,8 @@ def test_every_hyperparameter_has_a_flag_that_reaches_log_and_net(workdir, progr
         word = name.replace("_", "-")
         flags += [f"--{'' if value else 'no-'}{word}"] if isinstance(value, bool) else [f"--{word}", str(value)]
     assert program.main([*flags, "--dataset", "digits", "--out", "log.json", "--save-model", "net.npz"]) == 0
+    kind = "DeepNet" if program is programs else "ConvNet"
+    assert f"saved net.npz; in Python: net = {kind}.load('net.npz'); " in capsys.readouterr().out
     (found,) = read("log.json", program).runs
     assert found.config == program.COMMAND.config(**given)
     net = (hn.DeepNet if program is programs else conv_highway_networks.ConvNet).load("net.npz")

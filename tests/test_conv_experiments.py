@@ -212,9 +212,9 @@ def test_a_net_may_be_given_and_its_log_bears_its_name(workdir, digits):
         (
             "plain",
             (1, 8, 8),
-            "blocks with a transform gate T, and {'shape': [1, 8, 8], 'd_out': 10}, found 4 plain blocks",
+            "blocks with a transform gate T, found 4 plain blocks",
         ),
-        ("highway", (1, 9, 9), "found 4 highway blocks, and {'shape': [1, 9, 9], 'd_out': 10}; give"),
+        ("highway", (1, 9, 9), "found {'shape': [1, 9, 9], 'd_out': 10}; give"),
     ],
 )
 def test_a_net_that_does_not_suit_is_refused(workdir, refused, block, shape, words):

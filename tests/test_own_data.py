@@ -44,6 +44,7 @@ CLASSES = {
     "-1 and +1": (2 * Y - 1, 2 * Y_TEST - 1, (-1, 1)),
     "numbers of customers": (Y * 10**9, Y_TEST * 10**9, (0, 10**9)),
     "truth values": (Y > 0, Y_TEST > 0, ()),
+    "integers as objects": (Y.astype(object) + 1, Y_TEST + 1, (1, 2)),
     "a column of texts": (np.array(["no", "yes"])[Y][:, None], np.array(["no", "yes"])[Y_TEST], ("no", "yes")),
 }
 
@@ -70,7 +71,16 @@ def test_the_classes_of_texts_keep_the_order_that_is_stated():
         train(SMALL, data._replace(classes=("x", "z")))
 
 
-@pytest.mark.parametrize("y", [Y.astype(float), Y[:, None] / 2, np.eye(2)[Y], [None, *Y[1:]], ["no", None] * 30])
+def test_a_class_that_is_missing_is_called_so():
+    for missing in (None, math.nan, pd.NA):
+        with pytest.raises(InputError, match=f"test_y: expected texts only, .*, found texts and {missing!r}; "):
+            train(SMALL, (X, 30 * ["no", "yes"], X_TEST, ["no", missing] + 18 * ["yes"]))
+    for y in (Y_TEST, np.array(["no", "yes"])[Y_TEST]):
+        with pytest.raises(InputError, match="test_y: expected an array of numbers, found a masked one; "):
+            train(SMALL, (X, Y, X_TEST, np.ma.masked_array(y, np.arange(20) < 1)))
+
+
+@pytest.mark.parametrize("y", [Y.astype(float), Y[:, None] / 2, np.eye(2)[Y], [math.nan, *Y[1:]]])
 def test_labels_in_another_form_are_refused_with_what_mends_them(y):
     with pytest.raises(
         InputError, match=r"^train_y: expected classes .*, found .*; leave out samples.* pass np\.array"
@@ -138,6 +148,9 @@ def test_the_column_of_a_data_frame_that_cannot_be_trained_on_is_named():
     run = train(SMALL, (frame, Y, frame, Y))
     assert run.net.config["d_in"] == 5
     np.testing.assert_array_equal(run.net.params.flat, train(SMALL, 2 * (np.c_[X, X[:, 1] > 0], Y)).net.params.flat)
+    for hole in (pd.Timestamp(0, tz="UTC"), pd.Period("2020")):
+        with pytest.raises(InputError, match=r"train_x: expected numbers, found .* in column 'c'; subtract a date"):
+            train(SMALL, (frame.assign(c=hole), Y, frame, Y))
     for hole in (pd.Timestamp(0, tz="UTC"), pd.Timedelta(1), pd.NA, "Paris"):
         holed = frame.astype({"c": object})
         holed.loc[7, "c"] = hole
@@ -188,6 +201,7 @@ BAD = {
     "numbers in training, pixels in the test": {"test_x": X_TEST.astype(np.uint8)},
     "no samples": {"train_x": X[:0], "train_y": Y[:0]},
     "too few weights": {"train_weights": np.ones(59)},
+    "weights of 0": {"train_weights": np.zeros(60)},
 }
 
 
@@ -205,7 +219,7 @@ def test_classes_for_a_loss_of_numbers_are_refused_and_so_are_targets_that_are_n
     assert train(config, (X, labels[0], X_TEST, labels[1])).net.config["d_out"] == 2
     with pytest.raises(InputError, match=r"train_y: .* from 0 to 1, found \(60, 2\) from 0 to 5"):
         train(config, (X, 5 * labels[0], X_TEST, labels[1]))
-    with pytest.raises(InputError, match=r"train_y: .* of shape \(60, 1\), found \(60,\)"):
+    with pytest.raises(InputError, match=r"train_y: .* \(60, 1\), found \(60,\); pass np.reshape\("):
         train(Config(depth=1, epochs=1, loss="squared-error"), (X, X[:, 0], X_TEST, X_TEST[:, 0]))
     with pytest.raises(InputError, match="`loss`: expected a loss of classes, found sigmoid-cross-entropy"):
         train(config, (X, Y, X_TEST, Y_TEST))

@@ -95,9 +95,15 @@ def test_a_full_disk_ends_the_job_with_a_line_and_it_goes_on_later(workdir, caps
     assert not Path("log.digits.jsonl").exists()
 
 
-def test_what_no_machine_has_is_one_line(workdir, refused):
-    error = refused(programs.main, ["--dataset", "digits", "--depth", "14", "--hidden", "1000000000"])
-    assert "memory: expected enough, found: Unable to allocate " in error
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--hidden", "1000000000"], "memory: expected enough, found: Unable to allocate "),
+        (["--dataset", ""], "arguments: expected none that is empty, found ''; give it a value, or leave it out"),
+    ],
+)
+def test_what_no_machine_or_nobody_has_is_one_line(workdir, refused, words, message):
+    assert message in refused(programs.main, ["--dataset", "digits", "--depth", "14", *words])
 
 
 def test_a_disk_too_full_for_the_log_loses_no_run(workdir, refused, monkeypatch):

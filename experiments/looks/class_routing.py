@@ -20,7 +20,7 @@ from matplotlib.figure import FigureBase
 from tqdm import tqdm
 
 from highway_lab.fields import NotNegative, Share, dict_of, lists_of
-from highway_lab.figures import differences, part_each, set_title
+from highway_lab.figures import differences, in_parts, set_title
 from highway_lab.intervals import Interval
 from highway_lab.logs import rounded_all
 from highway_networks import Dataset, DeepNet, as_inputs
@@ -144,7 +144,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
     return {"of": {name: found(run.measured, of.dataset.n_test) for name, run, of in models.runs_of(results)}}
 
 
-@part_each(height=6.2)
 def draw_classes(part: FigureBase, shown: tuple[str, StudyRun, Results]) -> None:
     """Draw a map of blocks and units for each class, ten at most, on one scale."""
     _, run, results = shown
@@ -161,4 +160,4 @@ def draw_classes(part: FigureBase, shown: tuple[str, StudyRun, Results]) -> None
     part.colorbar(image, ax=grid, location="bottom", aspect=50, label=words, pad=0.02, extend="both")
 
 
-FIGURES = {"fig3_class_routing.png": lambda results: draw_classes(*models.runs_of(results))}
+FIGURES = {"fig3_class_routing.png": lambda results: in_parts(draw_classes, models.runs_of(results), 6.2)}

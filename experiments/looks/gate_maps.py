@@ -21,7 +21,7 @@ from matplotlib.figure import FigureBase
 from matplotlib.ticker import MaxNLocator
 
 from highway_lab.fields import Share, lists_of
-from highway_lab.figures import differences, part_each, set_title
+from highway_lab.figures import differences, in_parts, set_title
 from highway_lab.logs import rounded_all
 from highway_networks import LOSSES, Dataset, DeepNet, as_inputs, evaluate, rounded
 
@@ -81,7 +81,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
     return {"of": {name: found(run) for name, run, _ in models.runs_of(results)}}
 
 
-@part_each(height=4.7)
 def draw_maps(part: FigureBase, shown: tuple[str, StudyRun, Results]) -> None:
     """Draw the four maps; above each stands the range of its colours, as it differs between nets."""
     _, run, results = shown
@@ -107,4 +106,4 @@ def draw_maps(part: FigureBase, shown: tuple[str, StudyRun, Results]) -> None:
     grid[0].set_ylabel("block, from input to output")
 
 
-FIGURES = {"fig2_gate_maps.png": lambda results: draw_maps(*models.runs_of(results))}
+FIGURES = {"fig2_gate_maps.png": lambda results: in_parts(draw_maps, models.runs_of(results), 4.7)}

@@ -17,7 +17,7 @@ from matplotlib.figure import FigureBase
 
 from highway_lab.console import name_data
 from highway_lab.fields import Share, lists_of
-from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, label_ends, part_each, set_title
+from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, in_parts, label_ends, set_title
 from highway_lab.intervals import interval
 from highway_lab.logs import rounded_all
 from highway_networks import Dataset
@@ -82,7 +82,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
     return {"of": {name: {cell.arm: found(runs) for cell, runs in of.by_cell().items()} for name, of in named}}
 
 
-@part_each(height=3.2)
 def draw_lesions(part: FigureBase, results: Results) -> None:
     """Draw by how much the error rises, by closed block, a curve a net; within the grey band a block is idle."""
     kinds, idle, axes = results.by_cell(), 100 * measurement.IDLE, part.subplots()
@@ -99,4 +98,4 @@ def draw_lesions(part: FigureBase, results: Results) -> None:
     label_ends(axes)
 
 
-FIGURES = {"fig4_lesions.png": lambda results: draw_lesions(*results.values())}
+FIGURES = {"fig4_lesions.png": lambda results: in_parts(draw_lesions, [*results.values()], 3.2)}

@@ -149,8 +149,9 @@ def load(path: Path, data: Dataset, config: type = Config) -> Net:
     net, shape = load_net(path, ConvNet if config is ConvConfig else DeepNet), data.train_x.shape[1:]
     sizes = {"shape": [*shape], "d_in": math.prod(shape), "d_out": data.outputs}
     wanted, own = ({name: of[name] for name in sizes if name in net.config} for of in (sizes, net.config))
-    if not net.has_gates or own != wanted:
-        expected = f"expected blocks with a transform gate T, and {wanted}"
-        found = f"found {net.depth} {net.config['block']} blocks, and {own}"
-        raise InputError(f"{path}: {expected}, {found}; give its own --dataset, without --smoke, or another net")
+    if not net.has_gates:
+        found = f"found {net.depth} {net.config['block']} blocks"
+        raise InputError(f"{path}: expected blocks with a transform gate T, {found}; train a net with --block highway")
+    if own != wanted:
+        raise InputError(f"{path}: expected a net of {wanted}, found {own}; give its own --dataset, without --smoke")
     return net

@@ -2,10 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from highway_networks import Config, Dataset, DeepNet, InputError, hyperparameter
+
+from .blocks import make_known
 
 
 class ArmNet(DeepNet):
@@ -58,6 +61,13 @@ class ArmConfig(Config):
     zero: str = hyperparameter("", "parameters that stay 0: a branch without weights is one learned number a unit")
     shared: str = hyperparameter("", "biases of which the units of a block share one")
     identity: bool = hyperparameter(False, "whether each W_H begins as the identity, times init_gain")
+
+    def __post_init__(self) -> None:
+        make_known(self.block)  # which may have a number
+        super().__post_init__()
+
+    def __reduce__(self) -> tuple:
+        return partial(type(self), **vars(self)), ()  # another process learns of the block
 
     def new_net(self, data: Dataset, rng: np.random.Generator) -> ArmNet:
         """Make the net for `data`, whose weights `rng` draws as those of a DeepNet."""

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -66,8 +65,9 @@ class ArmConfig(Config):
         make_known(self.block)  # which may have a number
         super().__post_init__()
 
-    def __reduce__(self) -> tuple:
-        return partial(type(self), **vars(self)), ()  # another process learns of the block
+    def __setstate__(self, state: dict) -> None:
+        vars(self).update(state)
+        make_known(self.block)  # to another process, too
 
     def new_net(self, data: Dataset, rng: np.random.Generator) -> ArmNet:
         """Make the net for `data`, whose weights `rng` draws as those of a DeepNet."""

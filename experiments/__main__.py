@@ -37,7 +37,7 @@ def show(_: argparse.Namespace) -> None:
     for name in NAMES:
         experiment = load(name)
         print(f"{name:<24} {experiment.doc}")
-        for path in (*experiment.log_steps(), *(Path("viz") / figure for figure in experiment.figures)):
+        for path in (*experiment.paths.values(), *(Path("viz") / figure for figure in experiment.figures)):
             print(f"{'':<24}   {'there  ' if path.exists() else 'missing'} {path}")
 
 
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run all experiments up to the first that fails; returns the exit code."""
     for name in NAMES:
         experiment = load(name)
-        for words in experiment.log_steps().values():
+        for words in (["run", *(["--study", ending] if ending else [])] for ending in experiment.paths):
             print(f"\n== {name} {' '.join(words)}", flush=True)
             if code := experiment.main([*words, "--jobs", str(arguments.jobs)]):
                 return code

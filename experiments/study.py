@@ -205,7 +205,10 @@ class Study:
             if missing(rung):
                 return
             if not stage.result:  # runs of earlier stages count too, once, if they are such as this one asks for
-                alike = {of: [run for run in tried.get(of, ()) if self.asks(stage, run)] for of in rung}
+                alike = {
+                    of: [run for run in tried.get(of, ()) if self.task(cell, stage, of, run.config.seed) == run.task]
+                    for of in rung
+                }
                 tried = {of: [*alike[of], *(run for run in rung[of] if run not in alike[of])] for of in rung}
 
     def grid(self, cell: Any) -> list[Setting]:
@@ -223,10 +226,6 @@ class Study:
         tasks = {of: [self.task(cell, stage, of, seed) for seed in stage.seeds_of(cell)] for of in settings}
         return {of: [done.get(task, task) for task in tasks[of]] for of in tasks}
 
-    def asks(self, stage: Stage, run: StudyRun) -> bool:
-        """Tell whether a stage asks for a run, or for the same with another seed."""
-        return self.task(run.cell, stage, run.setting, run.config.seed) == run.task
-
     def task(self, cell: Any, stage: Stage, setting: Setting, seed: int) -> Task:
         """Return the run of a setting and a seed; a configuration is checked once, however often it is asked for."""
         if (key := (cell, id(stage), setting, seed)) not in self._tasks:
@@ -234,18 +233,20 @@ class Study:
             self._tasks[key] = Task(cell, setting, self.configure(fields, cell, stage), stage.result)
         return self._tasks[key]
 
-    def ranked(self, rung: Rung, criterion: str) -> list[Setting]:
-        """Return settings, the best by the mean of a criterion first."""
-        means = {of: np.mean([self.judge(run, criterion) for run in rung[of]]) for of in rung}
-        return sorted(rung, key=means.__getitem__)
+    def judge(self, runs: Iterable[StudyRun], criterion: str | None = None) -> np.ndarray:
+        """Return what a criterion (the first) says of runs, less is better; raises InputError where it is no number."""
+        criterion = criterion or next(iter(self.criteria))
+        values = []
+        for run in runs:
+            values.append(value := self.criteria[criterion](run))
+            if not (isinstance(value, Real) and math.isfinite(value)):
+                expected = "expected a number for every run, diverged ones too"
+                raise InputError(f"{criterion}: {expected}, found {value} at {run.setting}; mend the criterion")
+        return np.array(values, float)
 
-    def judge(self, run: StudyRun, criterion: str) -> float:
-        """Return what a criterion says of a run; raises InputError where that is no number."""
-        value = self.criteria[criterion](run)
-        if not (isinstance(value, Real) and math.isfinite(value)):
-            expected = "expected a number for every run, diverged ones too"
-            raise InputError(f"{criterion}: {expected}, found {value} at {run.setting}; mend the criterion")
-        return float(value)
+    def ranked(self, rung: Rung, criterion: str | None = None) -> list[Setting]:
+        """Return settings, the best by the mean of a criterion first."""
+        return sorted(rung, key=lambda of: self.judge(rung[of], criterion).mean())
 
     def chosen(self, rung: Rung, best: int | None) -> list[Setting]:
         """Return the settings that are among the best by any criterion."""
@@ -361,9 +362,8 @@ class Results:
 
     def tries(self, cell: Any) -> list[StudyRun]:
         """Return a cell's runs that choose, each once."""
-        rungs = [rung for stage, rung, _ in self.rungs[cell] if not stage.result]
-        runs = {id(run): run for rung in rungs for of in rung.values() for run in of if isinstance(run, StudyRun)}
-        return [*runs.values()]
+        runs = [run for stage, rung, _ in self.rungs[cell] if not stage.result for of in rung.values() for run in of]
+        return [*{run.task: run for run in runs if isinstance(run, StudyRun)}.values()]
 
     def settings(self, cell: Any, result: str = "scored") -> Rung:
         """Return a cell's results of a stage by setting, in the order of their seeds; none if some are missing."""
@@ -380,7 +380,7 @@ class Results:
     def chosen(self, cell: Any, criterion: str | None = None) -> Setting | None:
         """Return the setting that a criterion (the first) chose; None as long as the stages that choose lack runs."""
         tried = self.tried(cell)
-        return self.study.ranked(tried, criterion or next(iter(self.study.criteria)))[0] if tried else None
+        return self.study.ranked(tried, criterion)[0] if tried else None
 
     def quality(self, cell: Any, criterion: str | None = None) -> float:
         """Return the mean of a criterion over the runs by which a finished cell has chosen its setting."""
@@ -392,7 +392,7 @@ class Results:
 
     def judged(self, runs: Iterable[StudyRun], criterion: str | None = None) -> np.ndarray:
         """Return what a criterion (the first) says of runs; less is better."""
-        return np.array([self.study.judge(run, criterion or next(iter(self.study.criteria))) for run in runs])
+        return self.study.judge(runs, criterion)
 
     def untried(self, cell: Any) -> list[str]:
         """Say of a cell's choice which settings one step from it were never tried: hyperparameter and value of each."""

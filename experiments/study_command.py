@@ -182,6 +182,7 @@ class Experiment:
         self.next = self.studies | by_ending(getattr(module, "NEXT", {}))
         self.known = self.next | self.studies
         self.first = next(iter(self.studies))
+        self.paths = {of: self.log_path(of) for of in self.studies}  # of the committed logs
         of = getattr(module, "DATASET", "mnist")
         self.datasets = {name: of.get(name, "mnist") if isinstance(of, dict) else of for name in self.known}
         self.figures: Mapping[str, Callable[..., Any]] = getattr(module, "FIGURES", {})
@@ -239,17 +240,13 @@ class Experiment:
         """Return runs/NAME.json or, with endings that are not empty, NAME-ENDING.json."""
         return Path("runs", f"{'-'.join([self.name, *filter(None, endings)])}.json")
 
-    def log_steps(self) -> dict[Path, list[str]]:
-        """Return the paths of the committed logs, and the step that makes each."""
-        return {self.log_path(of): ["run", *(["--study", of] if of else [])] for of in self.studies}
-
     def existing_logs(self) -> list[Path]:
         """Return the paths of the committed logs that exist."""
-        return [path for path in self.log_steps() if path.exists()]
+        return [*filter(Path.exists, self.paths.values())]
 
     def read(self, path: Path, remedy: str = "") -> StudyLog:
         """Read a log; raises InputError unless it is one of this experiment."""
-        remedy = remedy or f"make it with {self.parser.prog} {' '.join(self.log_steps().get(path, ['run']))}"
+        remedy = remedy or f"make it with {self.parser.prog} run"
         log = read_log(path, self.log, remedy)
         if self.name not in re.split("[ .]", log.command):
             raise InputError(f"{path}: expected a log of {self.name}, found one of {log.command!r:.80}; {remedy}")
@@ -263,11 +260,11 @@ class Experiment:
 
     def committed(self) -> dict[str, Results]:
         """Return what the committed logs have of each study, by the ending of its log."""
-        there = self.existing_logs()
-        logs = {of: self.read(path) for of in self.studies if (path := self.log_path(of)) in there}
-        nothing = {of: Results(study, []) for of, study in self.studies.items() if of not in logs}
-        found = {of: Results(self.studies[of], log.runs, log.dataset) for of, log in logs.items()}
-        return {of: (found | nothing)[of] for of in self.studies}
+        found = {}
+        for of, path in self.paths.items():
+            log = self.read(path) if path.exists() else None
+            found[of] = Results(self.studies[of], log.runs if log else [], log and log.dataset)
+        return found
 
     def load(self, arguments: argparse.Namespace) -> tuple[dict[str, Results], list[Path]]:
         """Return what is there of each study, by the ending of its log, and the logs: those that are committed, or LOG.
@@ -275,13 +272,12 @@ class Experiment:
         With arms of a user's own, the study that they belong to has their cells and runs, too.
         """
         own, ending, given = arguments.own, arguments.study, arguments.log
-        logs = {of: [path] for of in self.studies if (path := self.log_path(of)).exists()}
+        logs = {of: [path] for of, path in self.paths.items() if path.exists()}
         if given or own:
             given = given or self.log_path(ending, own.stem)
-            known = {os.path.realpath(self.log_path(of)): of for of in self.studies}
-            if os.path.realpath(given) in known:  # by whatever path
-                ending = known[os.path.realpath(given)]
-                given = self.log_path(ending)
+            for of, path in self.paths.items():
+                if os.path.realpath(path) == os.path.realpath(given):  # by whatever path
+                    ending, given = of, path
             beside = given.with_stem(given.stem.removesuffix(f"-{own.stem}")) if own else given
             logs = {ending: [beside, given] if beside != given and beside.exists() else [given]}
         elif ending or not logs:
@@ -396,7 +392,7 @@ class Experiment:
             with drawing("a summary", *paths):
                 print(summary(of), end="\n\n")
         folder = Path("viz") if paths == self.existing_logs() else Path("viz", paths[0].stem)
-        if other := next((path for path in paths if path not in self.log_steps()), None):
+        if other := next((path for path in paths if path not in self.paths.values()), None):
             folder = picture_folder(other, self.log_path())
         shown = self.in_one(results)
         pictures = {name: partial(draw, shown) for name, draw in self.figures.items()}
@@ -448,7 +444,7 @@ def summary(results: Results) -> str:
         settings = {chosen: results.scored(cell)} if chosen else results.settings(cell)
         for setting, runs in settings.items():
             words = [f"{of} {value}" for of, value in zip(study.arms[cell.arm].grid, setting, strict=True)]
-            found = f"{next(iter(study.criteria))} {interval(results.judged(runs)):.4g}, n = {len(runs)}"
+            found = f"{next(iter(study.criteria))} {interval(study.judge(runs)):.4g}, n = {len(runs)}"
             untried = f"; beside it never tried: {', '.join(results.untried(cell))}" * bool(results.untried(cell))
             lines.append(f"{name}: {'; '.join(filter(None, [', '.join(words), found]))}{untried}")
         if not settings:

@@ -272,18 +272,6 @@ class Study:
             return bool(self.task(cell, self.stages[0], setting, 0))
         return False
 
-    def with_arms(self, arms: Mapping[str, Arm]) -> "Study":
-        """Return the study with a user's own arms beside its own, by the same rules.
-
-        Raises InputError if a name is taken, or if the study has no size for them.
-        """
-        if taken := arms.keys() & self.arms.keys():
-            raise InputError(f"ARMS: expected names that no other arm has, found {min(taken)!r}; rename it")
-        if self.own is None:
-            raise InputError("--with: expected a study that takes nets of one's own, found another; try small_nets")
-        cells = [self.own(name, arm) for name, arm in arms.items()]
-        return replace(self, arms={**self.arms, **arms}, cells=[*self.cells, *cells])
-
     def small(self) -> "Study":
         """Return a study of the same form whose runs take seconds: a cell an arm, few settings, epochs and seeds."""
         cells, arms, stages = {}, {}, []

@@ -4,12 +4,12 @@
     python -m experiments NAME plot     draw its figures, and say what each cell has chosen
     python -m experiments NAME table    all runs and settings as CSV
 
-A study is a module with STUDY, a Study, or several by the endings of their logs; `numbers(results)`, which its page
-quotes beside its constants; FIGURES by file, if any, functions of the same; where training is more than `train` here, a
-`train(task, data)` of its own; where a finished log is not all that it leaves, `finish(data, results)`; where a user's
-net may be looked into, `of_net(study, path, data)`; and where the images are not MNIST's, DATASET, of all its studies
-or by their endings; None if it needs none. While it is being widened, NEXT beside STUDY is what `run --next` trains,
-into the same log; page and pictures stay those of STUDY until all is there.
+A study is a module with STUDY, a Study, or several by the endings of their logs, the first of which is ""; with
+`numbers(results)`, which its page quotes beside its constants; FIGURES by file, if any, functions of the same; where
+training is more than `train` here, a `train(task, data)` of its own; where a finished log is not all that it leaves,
+`finish(data, results)`; where a user's net may be looked into, `of_net(study, path, data)`; and where the images are
+not MNIST's, DATASET, of all its studies or by their endings; None if it needs none. While it is being widened, NEXT
+beside STUDY is what `run --next` trains, into the same log; page and pictures stay those of STUDY until all is there.
 """
 
 import argparse
@@ -167,7 +167,6 @@ def keep_net(path: Path, config: Any, data: Dataset) -> None:
             pass
         make_place(path)
         training.net.save(path)
-        print(f"saved {path}")
 
 
 # ------------------------------------------------------------------------------------------ the command
@@ -181,12 +180,11 @@ class Experiment:
         self.studies = by_ending(module.STUDY)
         self.next = self.studies | by_ending(getattr(module, "NEXT", {}))
         self.known = self.next | self.studies
-        self.first = next(iter(self.studies))
         self.paths = {of: self.log_path(of) for of in self.studies}  # of the committed logs
         of = getattr(module, "DATASET", "mnist")
         self.datasets = {name: of.get(name, "mnist") if isinstance(of, dict) else of for name in self.known}
         self.figures: Mapping[str, Callable[..., Any]] = getattr(module, "FIGURES", {})
-        self.log = StudyLog[schema_of(self.studies[self.first])]
+        self.log = StudyLog[schema_of(self.studies[""])]
         self.looks = hasattr(module, "of_net")  # whether a user's net may take the place of its own
         self.doc = (module.__doc__ or self.name).splitlines()[0]  # python -OO strips docstrings
         self.parser = OneLineParser(prog=f"python -m experiments {self.name}", description=self.doc)
@@ -204,10 +202,10 @@ class Experiment:
         commands = self.parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
         for name, (action, help) in texts.items():
             parser = commands.add_parser(name, help=help, description=help)
-            parser.set_defaults(action=action, study=self.first, next=False, model=None)
+            parser.set_defaults(action=action, study="", next=False, model=None)
             if name == "run":
-                if self.datasets[self.first]:
-                    add_data_flags(parser, self.datasets[self.first], folders=self.looks)
+                if self.datasets[""]:
+                    add_data_flags(parser, self.datasets[""], folders=self.looks)
                     parser.set_defaults(dataset=None)
                 parser.add_argument("--smoke", action="store_true", help="take a budget of seconds, on the digits")
                 add_job_flags(parser)
@@ -222,7 +220,7 @@ class Experiment:
             text = "a file with kinds of net of your own, ARMS, which are tuned and drawn beside ours"
             parser.add_argument("--with", dest="own", metavar="FILE.py", type=Path, help=text)
             choices = [*(self.studies if name == "plot" else self.known)]
-            if len(choices) > 1:  # the first may have no name
+            if len(choices) > 1:
                 parser.add_argument("--study", choices=[*filter(None, choices)], help="default: the first")
 
     def main(self, argv: list[str] | None = None) -> int:
@@ -297,7 +295,7 @@ class Experiment:
 
     def in_one(self, results: dict[str, Results]) -> Any:
         """Return what the functions of the module take: results of its only study, or of several by their endings."""
-        return results[""] if [*self.studies] == [""] else results
+        return results[""] if len(self.studies) == 1 else results
 
     # ---- train
 
@@ -306,11 +304,9 @@ class Experiment:
         ending, own, smoke, data, name = arguments.study, arguments.own, arguments.smoke, None, None
         studies = self.next if arguments.next else self.known
         if usual := self.datasets[ending]:
-            if ending == self.first and arguments.dataset in studies:
-                ending = arguments.dataset
-                usual = self.datasets[ending]
-            dataset = "digits" if smoke else arguments.dataset or usual
-            name, data = load_data(dataset, arguments)
+            ending = ending or (arguments.dataset if arguments.dataset in studies else "")
+            usual = self.datasets[ending]
+            name, data = load_data("digits" if smoke else arguments.dataset or usual, arguments)
         study, endings = studies[ending], ["smoke", ending] if smoke else [ending, name if name != usual else ""]
         if own:
             if own.stem in {*self.known, *DATASETS, "smoke"}:
@@ -418,15 +414,21 @@ def by_task(runs: Iterable[StudyRun]) -> dict[Task, StudyRun]:
 
 
 def with_own(study: Study, file: Path) -> Study:
-    """Return a study with the arms of a user's file; raises InputError unless they make nets that a log can hold."""
+    """Return a study with a user's arms beside its own; raises InputError unless they make nets that a log can hold."""
+    if study.own is None:
+        raise InputError("--with: expected a study that takes nets of one's own, found another; try small_nets")
     try:
-        both = study.with_arms(sys.modules[file.stem].ARMS)
-        settings = [(cell, setting) for cell in both.cells[len(study.cells) :] for setting in both.grid(cell)]
-        if {cell.arm for cell, _ in settings} != both.arms.keys() - study.arms.keys() or not settings:
+        arms = sys.modules[file.stem].ARMS
+        if taken := arms.keys() & study.arms.keys():
+            raise InputError(f"ARMS: expected names that no other arm has, found {min(taken)!r}; rename it")
+        cells = [study.own(name, arm) for name, arm in arms.items()]
+        both = replace(study, arms={**study.arms, **arms}, cells=[*study.cells, *cells])
+        if not cells or not all(map(both.grid, cells)):
             raise ValueError("none, or one without a setting")
-        for stage, (cell, setting) in product(both.stages, settings):
-            task = both.task(cell, stage, setting, 0)
-            loads(json.dumps(asdict(task)).encode(), Task[type(cell), both.config])
+        for cell, stage in product(cells, both.stages):
+            for setting in both.grid(cell):
+                task = both.task(cell, stage, setting, 0)
+                loads(json.dumps(asdict(task)).encode(), Task[type(cell), both.config])
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
     except Exception as error:  # whatever a user's function raises

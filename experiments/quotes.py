@@ -93,7 +93,7 @@ def evaluate(node: Any, names: Mapping[str, Any]) -> Any:
         return OPERATORS.get(type(node), node)
     if isinstance(node, ast.Name) and node.id in names:
         return names[node.id]
-    if type(node) not in NODES:
+    if type(node) not in NODES or (isinstance(node, ast.Call) and not isinstance(node.func, ast.Name)):
         raise NameError(f"{getattr(node, 'id', type(node).__name__)} is neither in the source nor allowed")
     fields = [part for name, part in ast.iter_fields(node) if name not in ("ctx", "kind")]
     return NODES[type(node)](*evaluate(fields, names))

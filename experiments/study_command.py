@@ -353,7 +353,8 @@ class Experiment:
         if not tasks and runs.keys() == logged.keys():
             other = f", but {count_of(len(others), 'run')} by other code" if others else ""
             print(f"{path}: nothing is missing{other}; to train all anew: {arguments.to_continue} --fresh")
-            return lines.clear()
+            lines.clear()
+            return
         if not arguments.any_code:
             check_of_today(path, others)
         if arguments.fresh:

@@ -73,7 +73,9 @@ WRONG = [  # the quoted words, which are the whole text; the expression; why it 
     ("It is 5 %", 'by["relu"]', "KeyError: 'relu'"),
     ("It is 5 %", "seeds +", "SyntaxError"),
     ("It is 5 %", "__import__('os')", "__import__ is neither"),
-    ("It is 5 %", "(lambda: seeds)()", "Lambda is neither"),
+    ("It is 5 %", "verdict.upper()", "Call is neither"),
+    ("It is 5 %", "(lambda: seeds)()", "Call is neither"),
+    ("It is 5 %", "[seeds for _ in values]", "ListComp is neither"),
 ]
 
 

@@ -273,11 +273,14 @@ class Study:
         return False
 
     def small(self) -> "Study":
-        """Return a study of the same form whose runs take seconds: a cell an arm, few settings, epochs and seeds."""
+        """Return a study of the same form whose runs take seconds: a cell an arm, few settings, epochs and seeds.
+
+        Nets that are looked into are small ones, which are trained for it.
+        """
         cells, arms, stages = {}, {}, []
         for cell in self.cells:
             grid = {of: values[: 1 + (of == "lr")] for of, values in self.arms[cell.arm].grid.items()}
-            cells.setdefault(cell.arm, cell)
+            cells.setdefault(cell.arm, replace(cell, file="") if isinstance(cell, NetCell) else cell)
             arms[cell.arm] = self.arms[cell.arm]._replace(grid=grid)
         for at, stage in enumerate(self.stages):
             seeds, best = (200, 201) if stage.result else (100,), stage.best and 1
@@ -316,11 +319,6 @@ class Looks(Study):
             stages=[Stage(seeds_of, max(of.epochs for of in nets.values()), result="scored")],
             configure=lambda fields, cell, stage: replace(nets[cell], **fields),
         )
-
-    def small(self) -> "Looks":
-        """Return a look at small nets, which are trained for it."""
-        small = super().small()
-        return replace(small, cells=[replace(cell, file="") for cell in small.cells])
 
 
 class Results:

@@ -140,9 +140,8 @@ def fault(words: str, expression: str, source: Mapping[str, Any]) -> str:
     try:
         tree = ast.parse(expression, mode="eval").body
         value = evaluate(tree, {**FUNCTIONS, **source})
-        for part in tree.elts if isinstance(tree, ast.Tuple | ast.List) else [tree]:
-            if not any(isinstance(of, ast.Name) and of.id in source for of in ast.walk(part)):
-                return "an expression without a name of the source"
+        if source.keys().isdisjoint(getattr(of, "id", "") for of in ast.walk(tree)):
+            return "an expression without a name of the source"
         values = [*value] if isinstance(value, tuple | list) or getattr(value, "ndim", 0) else [value]
         values = [of.tolist() if hasattr(of, "tolist") else of for of in values]  # NumPy's scalars as Python's
         numbers = [of for of in values if isinstance(of, int | float) and not isinstance(of, bool)]
@@ -174,20 +173,17 @@ def errors(page: str, sources: Mapping[str, Callable[[], Mapping]]) -> list[str]
     sources   by name, functions that return what may be quoted
     """
     text, found, quoted = prose(page), [], set()
-    paper = {"paper": {name: stated.value for name, stated in PAPER.items()}}
     sources = {"paper": dict, **sources}
     for name, lines in quotes(page):
-        source: Mapping = {}
+        source = {**sources.get(name, dict)(), "paper": {of: stated.value for of, stated in PAPER.items()}}
         if name not in sources:
             found.append(f"quoted from {name}: expected one of {', '.join(sources)}")
-        else:
-            source = {**sources[name](), **paper}
         for line in lines:
             words, _, expression = line.rpartition(" = ")
             spans = places(prose(words), text) if words else []
             quoted.update(*spans)
             if len(spans) != 1:
                 found.append(f"{line}: these words stand {len(spans)} times on the page")
-            if source and (wrong := fault(prose(words), expression, source)):
+            if name in sources and (wrong := fault(prose(words), expression, source)):
                 found.append(f"{line}: {wrong}")
     return found + unquoted(text, quoted)

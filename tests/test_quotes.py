@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.quotes import PAPER, Stated, errors
+from experiments.quotes import PAPER, errors
 
 STUDY = {"loss": 1.25, "plain": 2.14, "lead": -0.5, "tiny": np.float32(0.28), "lost": float("nan")}
 STUDY |= {"seeds": np.int64(5), "runs": 60_000, "values": np.array([3.0, 1.0, 2.0]), "ten": 10}
@@ -141,6 +141,6 @@ def test_an_unknown_source_is_one_error(source):
 
 
 def test_a_number_of_the_paper_is_quoted_from_any_source(monkeypatch):
-    monkeypatch.setitem(PAPER, "factor", Stated(100, "3.1"))
+    monkeypatch.setitem(PAPER, "factor", 100)
     for source in ("study", "paper"):
         assert found("They say 100 times.", 'They say 100 times = paper["factor"]', source=source) == []

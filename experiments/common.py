@@ -1,4 +1,4 @@
-"""The parts that experiments share: `python -m experiments NAME run|plot`, data, logs, results."""
+"""What experiments share beside their engine: how they are found, levels of guessing, runs by their settings."""
 
 import functools
 import hashlib
@@ -27,8 +27,8 @@ def sha256_of(path: Path) -> str:
 
 def place_of(name: str) -> str:
     """Return the name of the module of an experiment, in this package or in a room of it."""
-    places = [f"experiments.{room}{name}" for room in ("", "looks.")]
-    return next(filter(find_spec, places), places[0]) if name.isidentifier() else places[0]
+    room = "" if find_spec(f"experiments.{name}") else "looks."
+    return f"experiments.{room}{name}"
 
 
 @functools.cache

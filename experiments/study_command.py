@@ -355,6 +355,10 @@ class Experiment:
             print(f"{path}: nothing is missing{other}; to train all anew: {arguments.to_continue} --fresh")
             lines.clear()
             return
+        wanted = max(of.config.n_train + of.config.n_validation for of in tasks or runs) if data else 0
+        if data and wanted > len(data.train_x):
+            found = f"expected at least {wanted:,} training images, as the rules say, found {len(data.train_x):,}"
+            raise InputError(f"--dataset: {found}; choose another, or --smoke")
         if not arguments.any_code:
             check_of_today(path, others)
         if arguments.fresh:

@@ -194,10 +194,7 @@ class Experiment:
         texts = {
             "run": (self.run, "train what is missing; resumable"),
             "plot": (self.plot, "draw the figures of logs, and say what each cell has chosen"),
-            "table": (
-                self.print_table,
-                "print all runs as CSV; chosen_by: the criteria by which a setting is the best",
-            ),
+            "table": (self.print_table, "print all runs as CSV; chosen_by: criteria by which a setting is the best"),
         }
         commands = self.parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
         for name, (action, help) in texts.items():

@@ -28,34 +28,29 @@ def share_of_nets(shares: Sequence[float]) -> Interval:
     return found if len(shares) > 1 else found._replace(half=ONE_NET)
 
 
+def decide(holds: bool, fails: bool) -> Verdict:
+    return Verdict.REPRODUCED if holds else Verdict.NOT_REPRODUCED if fails else Verdict.INCONCLUSIVE
+
+
 def judge_better(lead: Interval, margin: float) -> Verdict:
     """Judge "a is better than b" by the 95 % interval of a − b: it must exclude 0."""
-    if lead.low > 0:
-        return Verdict.REPRODUCED
-    return Verdict.NOT_REPRODUCED if lead.high < margin else Verdict.INCONCLUSIVE
+    return decide(lead.low > 0, lead.high < margin)
 
 
 def judge_as_good(lead: Interval, margin: float) -> Verdict:
     """Judge "a is as good as b" by the 95 % interval of a − b: it must exclude a loss of the margin."""
-    if lead.low > -margin:
-        return Verdict.REPRODUCED
-    return Verdict.NOT_REPRODUCED if lead.high < -margin else Verdict.INCONCLUSIVE
+    return decide(lead.low > -margin, lead.high < -margin)
 
 
 def judge_about(distance: Interval, margin: float) -> Verdict:
     """Judge "a is about b" by the 95 % interval of a − b: it must lie within the margin on both sides of 0."""
-    if -margin < distance.low and distance.high < margin:
-        return Verdict.REPRODUCED
-    outside = distance.low > margin or distance.high < -margin
-    return Verdict.NOT_REPRODUCED if outside else Verdict.INCONCLUSIVE
+    inside = -margin < distance.low and distance.high < margin
+    return decide(inside, distance.low > margin or distance.high < -margin)
 
 
 def require(*verdicts: Verdict) -> Verdict:
     """Return the verdict on a claim with several conditions: one that is not reproduced refutes it."""
-    for verdict in (Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE):
-        if verdict in verdicts:
-            return verdict
-    return Verdict.REPRODUCED
+    return decide(not {Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE} & {*verdicts}, Verdict.NOT_REPRODUCED in verdicts)
 
 
 def combine(verdicts: Iterable[Verdict]) -> Verdict:

@@ -1,6 +1,5 @@
-"""The parts that experiments share: `python -m experiments NAME run|plot`, data, logs, results."""
+"""What experiments share beside their engine: how they are found, levels of guessing, runs by their settings."""
 
-import argparse
 import functools
 import hashlib
 import importlib
@@ -12,11 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from highway_lab import commands
-from highway_lab.datasets import load_dataset
 from highway_lab.files import read_bytes
 from highway_lab.logs import grouped
-from highway_networks import Dataset
 
 CHANCE = 0.1  # accuracy of guessing among ten classes; a diverged run counts as this
 CHANCE_LOSS = math.log(1 / CHANCE)  # of guessing
@@ -31,21 +27,14 @@ def sha256_of(path: Path) -> str:
 
 def place_of(name: str) -> str:
     """Return the name of the module of an experiment, in this package or in a room of it."""
-    places = [f"experiments.{room}{name}" for room in ("", "looks.")]
-    return next(filter(find_spec, places), places[0]) if name.isidentifier() else places[0]
+    room = "" if find_spec(f"experiments.{name}") else "looks."
+    return f"experiments.{room}{name}"
 
 
 @functools.cache
 def load(name: str) -> Any:
     """Import an experiment by its last name, such as "lesions"; raises ModuleNotFoundError if there is none."""
     return importlib.import_module("experiments.study_command").Experiment(importlib.import_module(place_of(name)))
-
-
-def load_data(arguments: argparse.Namespace) -> tuple[str, Dataset]:
-    """Return name and samples of the data set that the flags ask for; the digits with --smoke."""
-    if arguments.smoke:
-        return "digits", load_dataset("digits")
-    return commands.load_data(arguments.dataset, arguments)
 
 
 def by_config(runs: Iterable, *names: str) -> dict[tuple, list]:

@@ -21,7 +21,7 @@ OUTPERFORMS, BEHIND, AS_GOOD, INCONCLUSIVE = "outperforms", "falls behind", "as 
 
 
 class Difference(NamedTuple):
-    """A mean difference a − b, its standard error, and the degrees of freedom of Student's t."""
+    """A mean difference a − b, its standard error (infinite of a single run), the degrees of freedom of Student's t."""
 
     value: float
     se: float
@@ -31,24 +31,21 @@ class Difference(NamedTuple):
         """Return the value with its interval at level 1 − `level`."""
         from scipy.stats import t  # imports in half a second
 
-        half = self.se * float(t.ppf(1 - level / 2, self.df)) if self.df > 0 else np.inf
-        return Interval(self.value, half)
+        return Interval(self.value, self.se * float(t.ppf(1 - level / 2, self.df)))
 
     @property
     def p(self) -> float:
         """Two-sided p of no difference."""
         from scipy.stats import t
 
-        if self.df <= 0 or not self.se:
-            return 1.0 if not self.value or self.df <= 0 else 0.0
-        return float(2 * t.sf(abs(self.value) / self.se, self.df))
+        return float(2 * t.sf(abs(self.value) / self.se, self.df)) if self.se else float(not self.value)
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> Difference:
     """Return the difference of the means of independent runs of unequal variances (Welch 1947)."""
     means, n = [np.mean(of) for of in (a, b)], [len(of) for of in (a, b)]
     if min(n) < 2:
-        return Difference(float(means[0] - means[1]), math.inf, 0)
+        return Difference(float(means[0] - means[1]), math.inf, 1)
     parts = [np.var(of, ddof=1) / len(of) for of in (a, b)]
     below = sum(part**2 / (size - 1) for part, size in zip(parts, n, strict=True))
     df = sum(parts) ** 2 / below if below else sum(n) - 2
@@ -57,8 +54,9 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Difference:
 
 def over_seeds(differences: Sequence[float]) -> Difference:
     """Return the mean of differences, one a seed; its standard error is exact, so nothing is drawn."""
-    values, n = np.asarray(differences, float), len(differences)
-    return Difference(float(values.mean()), float(values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.inf, n - 1)
+    n, mean = len(differences), float(np.mean(differences))
+    se = float(np.std(differences, ddof=1) / math.sqrt(n)) if n > 1 else math.inf
+    return Difference(mean, se, max(n - 1, 1))
 
 
 def over_seeds_and_images(differences: np.ndarray) -> Difference:
@@ -69,7 +67,7 @@ def over_seeds_and_images(differences: np.ndarray) -> Difference:
     """
     n, m = differences.shape
     if n < 2:
-        return Difference(float(differences.mean()), math.inf, 0)
+        return Difference(float(differences.mean()), math.inf, 1)
     by_seed, by_image = differences.mean(axis=1), differences.mean(axis=0)
     rest = differences - by_seed[:, None] - by_image + differences.mean()
     of_seeds, of_images = by_seed.var(ddof=1) / n, by_image.var(ddof=1) / m

@@ -245,7 +245,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
     found, last = by_net(results), longest(results)
     results_of = grouped((run for of in results.values() for run in of.runs), lambda run: run.task.result)
     nets = {net: runs for (net, block), runs in last.items() if block == "highway" and net in RIVALS}
-    beside = {net: judge_net(runs, PAPER[RIVALS[net]].value) for net, runs in nets.items()}
+    beside = {net: judge_net(runs, PAPER[RIVALS[net]]) for net, runs in nets.items()}
     small, shallow = last.get(("mnist-16", "highway"), []), last.get((SHALLOW, "maxout"), [])
     learned = [run for run in shallow if not run.diverged]
     match = judge_as_good(difference(accuracies(small), accuracies(shallow)), MARGINS["mnist"])
@@ -257,7 +257,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "parameters": {of: runs[0].n_trained for of, runs in found.items()},
         "ahead": {net: interval(gains(runs, last[net, "plain"])) for net, runs in nets.items()},
         "not_augmented": accuracies(results_of.get("not augmented", [])),
-        "verdict": {net: judge_net(runs, PAPER[net].value) for net, runs in nets.items()},
+        "verdict": {net: judge_net(runs, PAPER[net]) for net, runs in nets.items()},
         "beside": beside,
         "match": combine(verdict for net, verdict in beside.items() if RIVALS[net] == "maxout"),
         "shallow": match if learned else Verdict.INCONCLUSIVE,  # nets that learn nothing are alike, too
@@ -289,7 +289,7 @@ def figure(results: Mapping[str, Results]) -> Figure:
                 axes.plot(bar, [row, row], color=pale(color, 0.3), linewidth=7, solid_capstyle="butt", zorder=1)
                 draw_dots(axes, errors, row, color=color)
             if net in PAPER:
-                axes.plot(100 - PAPER[net].value, row, "|", color=INK, markersize=20, markeredgewidth=2)
+                axes.plot(100 - PAPER[net], row, "|", color=INK, markersize=20, markeredgewidth=2)
         axes.set_yticks(range(len(names)), names)
         scored = "first 1,000 test images" if dataset == "cifar-10" else "test images"
         axes.set(ylim=(len(names) - 0.4, -0.6), xlabel=f"error on {scored} of {name_data(dataset)} (%)")

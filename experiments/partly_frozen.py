@@ -7,6 +7,8 @@ import numpy as np
 
 from highway_networks import Config, Dataset, DeepNet, InputError, hyperparameter
 
+from .blocks import make_known
+
 
 class ArmNet(DeepNet):
     """A net of a kind that a study compares, which counts its clipped steps and all its steps.
@@ -58,6 +60,14 @@ class ArmConfig(Config):
     zero: str = hyperparameter("", "parameters that stay 0: a branch without weights is one learned number a unit")
     shared: str = hyperparameter("", "biases of which the units of a block share one")
     identity: bool = hyperparameter(False, "whether each W_H begins as the identity, times init_gain")
+
+    def __post_init__(self) -> None:
+        make_known(self.block)  # which may have a number
+        super().__post_init__()
+
+    def __setstate__(self, state: dict) -> None:
+        vars(self).update(state)
+        make_known(self.block)  # to another process, too
 
     def new_net(self, data: Dataset, rng: np.random.Generator) -> ArmNet:
         """Make the net for `data`, whose weights `rng` draws as those of a DeepNet."""

@@ -8,13 +8,13 @@ ends with the choice that a fresh start would have made.
 """
 
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from numbers import Real
-from typing import Any, Generic, NamedTuple, TypeVar, get_args
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from highway_lab.fields import Count, Score, Share
 from highway_lab.logs import DatasetInfo, Result, grouped
 from highway_networks import BLOCKS, InputError, rounded
 
-from .blocks import make_known
 from .common import CHANCE
 from .partly_frozen import ArmConfig
 
@@ -108,11 +107,6 @@ class Task(Generic[CellT, ConfigT]):
     config: ConfigT
     result: str
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take the fields in another process, to which a block that has a number is then known."""
-        vars(self).update(state)
-        make_known(self.config.block)
-
 
 @dataclass
 class Measured:
@@ -162,29 +156,6 @@ class StudyRun(Result, Generic[CellT, ConfigT, MeasuredT]):
     def config(self) -> ConfigT:
         return self.task.config
 
-    @staticmethod
-    def unpacked(raw: Any, schema: Any) -> Any:
-        """Return the fields of a run, given what a file holds; hyperparameters that came later have their defaults."""
-        _, config, measured = get_args(schema)
-        if issubclass(measured, Measured):
-            raw["measured"].setdefault("score_loss", None)
-        raw["task"]["config"] = defaults_of(config) | raw["task"]["config"]
-        make_known(raw["task"]["config"]["block"])  # which may have a number
-        return raw
-
-    def __post_init__(self) -> None:
-        rows, epochs = {*map(len, self.history.values())}, self.task.config.epochs + 1
-        if len(rows) > 1 or (rows and not self.diverged and rows != {epochs}):
-            raise ValueError(f"expected a history of {epochs} rows, found {', '.join(map(str, sorted(rows)))}")
-        loss = getattr(self.measured, "train_loss", None)
-        if self.diverged and loss is not None:
-            raise ValueError(f"expected no train_loss of a run that diverged, found {loss}")
-
-
-@cache
-def defaults_of(config: type) -> dict[str, Any]:
-    return asdict(config())
-
 
 Rung = dict[Setting, list]  # by setting, for each seed its run, or its task where there is none
 SMOKE = {"hidden": 8, "depth": 4, "n_train": 256, "n_validation": 64, "n_test": 64}  # at most, in a run of seconds
@@ -192,7 +163,8 @@ SMOKE = {"hidden": 8, "depth": 4, "n_train": 256, "n_validation": 64, "n_test": 
 
 def configure(fields: Mapping[str, Any], cell: Any, stage: Stage) -> ArmConfig:
     """Return the configuration of a run: what its cell says of it, and fields of arm and stage."""
-    return ArmConfig(**{**{name: vars(cell)[name] for name in vars(cell) if name in defaults_of(ArmConfig)}, **fields})
+    size = {name: of for name, of in vars(cell).items() if name in ArmConfig.__dataclass_fields__}
+    return ArmConfig(**{**size, **fields})
 
 
 def error(run: StudyRun) -> float:
@@ -218,19 +190,11 @@ class Study:
     own: Callable[[str, Arm], Any] | None = None
     config: type = ArmConfig
     measured: type = Measured
+    _tasks: dict[tuple, Task] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.growth and len(self.stages) < 2:
-            raise InputError("growth: expected a second stage, which takes some of the settings, found none; add it")
-        for cell, stage in product(self.cells, self.stages):
-            if len({*stage.seeds_of(cell)}) < len(stage.seeds_of(cell)):
-                raise InputError(f"{cell}: expected seeds that differ, found {stage.seeds_of(cell)}; choose others")
-        for cell in self.cells:
-            chose, scores = (
-                {seed for stage in self.stages if bool(stage.result) is of for seed in stage.seeds_of(cell)}
-                for of in (False, True)
-            )
-            if both := chose & scores:
+        for cell, one, other in product(self.cells, self.stages, self.stages):
+            if one.result and not other.result and (both := {*one.seeds_of(cell)} & {*other.seeds_of(cell)}):
                 expected = "expected results from seeds that have chosen nothing"
                 raise InputError(f"{cell}: {expected}, found {min(both)} in both; choose others")
 
@@ -248,7 +212,10 @@ class Study:
             if missing(rung):
                 return
             if not stage.result:  # runs of earlier stages count too, once, if they are such as this one asks for
-                alike = {of: [run for run in tried.get(of, ()) if self.asks(stage, run)] for of in rung}
+                alike = {
+                    of: [run for run in tried.get(of, ()) if self.task(cell, stage, of, run.config.seed) == run.task]
+                    for of in rung
+                }
                 tried = {of: [*alike[of], *(run for run in rung[of] if run not in alike[of])] for of in rung}
 
     def grid(self, cell: Any) -> list[Setting]:
@@ -266,10 +233,6 @@ class Study:
         tasks = {of: [self.task(cell, stage, of, seed) for seed in stage.seeds_of(cell)] for of in settings}
         return {of: [done.get(task, task) for task in tasks[of]] for of in tasks}
 
-    def asks(self, stage: Stage, run: StudyRun) -> bool:
-        """Tell whether a stage asks for a run, or for the same with another seed."""
-        return self.task(run.cell, stage, run.setting, run.config.seed) == run.task
-
     def task(self, cell: Any, stage: Stage, setting: Setting, seed: int) -> Task:
         """Return the run of a setting and a seed; a configuration is checked once, however often it is asked for."""
         if (key := (cell, id(stage), setting, seed)) not in self._tasks:
@@ -277,22 +240,20 @@ class Study:
             self._tasks[key] = Task(cell, setting, self.configure(fields, cell, stage), stage.result)
         return self._tasks[key]
 
-    @cached_property
-    def _tasks(self) -> dict[tuple, Task]:
-        return {}
+    def judge(self, runs: Iterable[StudyRun], criterion: str | None = None) -> np.ndarray:
+        """Return what a criterion (the first) says of runs, less is better; raises InputError where it is no number."""
+        criterion = criterion or next(iter(self.criteria))
+        values = []
+        for run in runs:
+            values.append(value := self.criteria[criterion](run))
+            if not (isinstance(value, Real) and math.isfinite(value)):
+                expected = "expected a number for every run, diverged ones too"
+                raise InputError(f"{criterion}: {expected}, found {value} at {run.setting}; mend the criterion")
+        return np.array(values, float)
 
-    def ranked(self, rung: Rung, criterion: str) -> list[Setting]:
+    def ranked(self, rung: Rung, criterion: str | None = None) -> list[Setting]:
         """Return settings, the best by the mean of a criterion first."""
-        means = {of: np.mean([self.judge(run, criterion) for run in rung[of]]) for of in rung}
-        return sorted(rung, key=means.__getitem__)
-
-    def judge(self, run: StudyRun, criterion: str) -> float:
-        """Return what a criterion says of a run; raises InputError where that is no number."""
-        value = self.criteria[criterion](run)
-        if not (isinstance(value, Real) and math.isfinite(value)):
-            expected = "expected a number for every run, diverged ones too"
-            raise InputError(f"{criterion}: {expected}, found {value} at {run.setting}; mend the criterion")
-        return float(value)
+        return sorted(rung, key=lambda of: self.judge(rung[of], criterion).mean())
 
     def chosen(self, rung: Rung, best: int | None) -> list[Setting]:
         """Return the settings that are among the best by any criterion."""
@@ -318,41 +279,26 @@ class Study:
             return bool(self.task(cell, self.stages[0], setting, 0))
         return False
 
-    def with_arms(self, arms: Mapping[str, Arm]) -> "Study":
-        """Return the study with a user's own arms beside its own, by the same rules.
-
-        Raises InputError if a name is taken, or if the study has no size for them.
-        """
-        if taken := arms.keys() & self.arms.keys():
-            raise InputError(f"ARMS: expected names that no other arm has, found {min(taken)!r}; rename it")
-        if self.own is None:
-            raise InputError("--with: expected a study that takes nets of one's own, found another; try small_nets")
-        cells = [self.own(name, arm) for name, arm in arms.items()]
-        return replace(self, arms={**self.arms, **arms}, cells=[*self.cells, *cells])
-
-    def only(self, arms: Container[str]) -> "Study":
-        """Return the study of the cells of some arms alone."""
-        return replace(self, cells=[cell for cell in self.cells if cell.arm in arms])
-
     def small(self) -> "Study":
-        """Return a study of the same form whose runs take seconds: a cell an arm, few settings, epochs and seeds."""
-        cells = [next(of for of in self.cells if of.arm == arm) for arm in dict.fromkeys(of.arm for of in self.cells)]
-        grids = {cell.arm: self.arms[cell.arm].grid for cell in cells}
-        few = {name: {of: grid[of][: 1 + (of == "lr")] for of in grid} for name, grid in grids.items()}
-        arms = {name: self.arms[name]._replace(grid=few[name]) for name in few}
-        seeds = {True: (200, 201), False: (100,)}
-        options = [{**stage.options, **({"net": "digits"} if "net" in stage.options else {})} for stage in self.stages]
-        stages = [
-            replace(stage, seeds=seeds[bool(stage.result)], epochs=1 + (at > 0), best=stage.best and 1, options=of)
-            for at, (stage, of) in enumerate(zip(self.stages, options, strict=True))
-        ]
+        """Return a study of the same form whose runs take seconds: a cell an arm, few settings, epochs and seeds.
+
+        Nets that are looked into are small ones, which are trained for it.
+        """
+        cells, arms, stages = {}, {}, []
+        for cell in self.cells:
+            grid = {of: values[: 1 + (of == "lr")] for of, values in self.arms[cell.arm].grid.items()}
+            cells.setdefault(cell.arm, replace(cell, file="") if isinstance(cell, NetCell) else cell)
+            arms[cell.arm] = self.arms[cell.arm]._replace(grid=grid)
+        for at, stage in enumerate(self.stages):
+            seeds, best = (200, 201) if stage.result else (100,), stage.best and 1
+            options = {of: "digits" if of == "net" else value for of, value in stage.options.items()}
+            stages.append(replace(stage, seeds=seeds, epochs=1 + (at > 0), best=best, options=options))
 
         def configure(fields: dict, cell: Any, stage: Stage) -> Any:
-            config = self.configure(fields, cell, stage)
-            known = vars(config)
+            known = vars(config := self.configure(fields, cell, stage))
             return replace(config, **{name: min(SMOKE[name], known[name]) for name in SMOKE.keys() & known.keys()})
 
-        return replace(self, arms=arms, cells=cells, stages=stages, configure=configure, growth=0)
+        return replace(self, arms=arms, cells=[*cells.values()], stages=stages, configure=configure, growth=0)
 
 
 @dataclass(frozen=True)
@@ -379,15 +325,6 @@ class Looks(Study):
             cells=[*nets],
             stages=[Stage(seeds_of, max(of.epochs for of in nets.values()), result="scored")],
             configure=lambda fields, cell, stage: replace(nets[cell], **fields),
-        )
-
-    def small(self) -> "Looks":
-        """Return a look at small nets, which are trained for it."""
-        small = super().small()
-        cells = {replace(cell, file=""): cell for cell in small.cells}
-        configure = small.configure
-        return replace(
-            small, cells=[*cells], configure=lambda fields, cell, stage: configure(fields, cells[cell], stage)
         )
 
 
@@ -418,9 +355,8 @@ class Results:
 
     def tries(self, cell: Any) -> list[StudyRun]:
         """Return a cell's runs that choose, each once."""
-        rungs = [rung for stage, rung, _ in self.rungs[cell] if not stage.result]
-        runs = {id(run): run for rung in rungs for of in rung.values() for run in of if isinstance(run, StudyRun)}
-        return [*runs.values()]
+        runs = [run for stage, rung, _ in self.rungs[cell] if not stage.result for of in rung.values() for run in of]
+        return [*{run.task: run for run in runs if isinstance(run, StudyRun)}.values()]
 
     def settings(self, cell: Any, result: str = "scored") -> Rung:
         """Return a cell's results of a stage by setting, in the order of their seeds; none if some are missing."""
@@ -437,7 +373,7 @@ class Results:
     def chosen(self, cell: Any, criterion: str | None = None) -> Setting | None:
         """Return the setting that a criterion (the first) chose; None as long as the stages that choose lack runs."""
         tried = self.tried(cell)
-        return self.study.ranked(tried, criterion or next(iter(self.study.criteria)))[0] if tried else None
+        return self.study.ranked(tried, criterion)[0] if tried else None
 
     def quality(self, cell: Any, criterion: str | None = None) -> float:
         """Return the mean of a criterion over the runs by which a finished cell has chosen its setting."""
@@ -449,7 +385,7 @@ class Results:
 
     def judged(self, runs: Iterable[StudyRun], criterion: str | None = None) -> np.ndarray:
         """Return what a criterion (the first) says of runs; less is better."""
-        return np.array([self.study.judge(run, criterion or next(iter(self.study.criteria))) for run in runs])
+        return self.study.judge(runs, criterion)
 
     def untried(self, cell: Any) -> list[str]:
         """Say of a cell's choice which settings one step from it were never tried: hyperparameter and value of each."""

@@ -1,6 +1,6 @@
 """The picture of the main README: test error by depth, in one setting, tuned, and on a task that needs depth.
 
-`python -m experiments three_panels` draws it from the logs of tuned_plain, what_gates_add and using_depth.
+`python -m experiments plot` draws it, too, from the logs of tuned_plain, what_gates_add and using_depth.
 """
 
 from collections.abc import Iterable, Sequence

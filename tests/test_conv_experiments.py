@@ -101,7 +101,7 @@ def test_colours_are_refused_where_strokes_are_asked_for(digits):
 )
 def test_a_net_is_as_good_as_the_papers_by_the_interval_over_seeds_or_images(net, accuracies, fields, verdict):
     runs = runs_of(net, *accuracies, **fields)
-    assert conv_tables.judge_net(runs, conv_tables.PAPER[net].value) == verdict
+    assert conv_tables.judge_net(runs, conv_tables.PAPER[net]) == verdict
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Looking into trained nets: gates, classes, lesions, the nets that are looked into, and the verdicts on section 4."""
 
 import math
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from experiments.common import load
 from experiments.looks import cifar_net, class_routing, gate_maps, lesions, measurement, models, section_4
 from experiments.looks.measurement import walk
 from experiments.study import Cell, Measured, Results, StudyRun, Task
-from experiments.study_command import Job, train_task
+from experiments.study_command import train_task
 from highway_lab.training import Training, train_resumably
 from highway_networks import BLOCKS, LOSSES, Config, DeepNet, as_inputs, evaluate
 
@@ -270,15 +269,6 @@ def test_a_missing_model_is_one_line_and_leaves_nothing_behind(name, workdir, re
     assert files_below(workdir) == {}
 
 
-def test_a_users_net_writes_over_no_log_of_a_data_set_or_of_another_net(workdir):
-    job, model = Job(Namespace(), "mnist", None, Path("made-up.json")), Path("cifar-10.npz")
-    logs = {"made-up.json", "made-up-cifar-10.json"}
-    for content in ("one", "another"):
-        model.write_text(content, "utf-8")
-        logs.add(job.named_after(model).path.name)
-    assert len(logs) == 4
-
-
 def test_a_net_is_lesioned_again_only_if_its_file_has_changed(workdir, monkeypatch):
     examined, train = [], lesions.train
     monkeypatch.setattr(lesions, "train", lambda *task: examined.append(task) or train(*task))
@@ -303,7 +293,6 @@ def test_a_users_net_has_a_log_and_pictures(name, workdir, refused):
     assert experiment.main(["plot", log]) == 0
     folder = Path("viz", Path(log).stem.removeprefix(f"{name}-"))
     assert {path.name for path in folder.iterdir()} == experiment.figures.keys()
-    assert "plot: expected one log, found 2" in refused(experiment.main, ["plot", log, log])
     assert "--model: expected a net that was trained on digits" in refused(experiment.main, words)
     assert "--dataset: invalid choice: 'images'" in refused(experiment.main, ["run", "--dataset", "images"])
 

@@ -183,8 +183,7 @@ def test_an_end_of_what_a_stage_varies_is_named():
     ("stages", "words"),
     [
         ((*STAGES[:2], Stage(range(99, 110), 4, result="scored")), "seeds that have chosen nothing, found 100 in both"),
-        ((*STAGES[:2], Stage(lambda cell: (0, cell.depth, 2), 4, result="scored")), "seeds that differ"),
-        (STAGES[:1], "a second stage"),
+        ((*STAGES[:2], Stage(lambda cell: (98 + cell.depth,), 4, result="scored")), "found 100 in both"),
     ],
 )
 def test_stages_that_contradict_each_other_are_refused(stages, words):
@@ -275,11 +274,9 @@ def test_a_log_gives_back_what_was_written(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('"defaults"', '"default"', f"one of no study, or of an older form, which commit {study_command.OLDER} reads"),
+        ('"defaults"', '"default"', "got `int` - at `$.runs[0].environment`"),
         ('"environment": 0', '"environment": 7', "got `int` - at `$.runs[0].environment`"),
         ('"cell": 0', '"cell": null', "got `int` - at `$.runs[0].environment`"),
-        ('"diverged": false', '"diverged": true', "expected no train_loss of a run that diverged"),
-        ('"history": {}', '"history": {"train_loss": [1.0]}', "expected a history of 3 rows, found 1"),
         ('"clipped": 0.0', '"clipped": 2.0', "Expected `float` <= 1.0"),
         ('"score"', '"scores"', "unknown field `scores`"),
         ('"block": "highway"', '"block": "rezero-x"', "expected one of plain"),
@@ -362,7 +359,7 @@ def test_a_study_is_trained_resumed_and_drawn(tiny, monkeypatch, capsys):
     shown = slashes(capsys.readouterr().out)
     assert "x, 3, 2: lr 0." in shown
     assert "beside it never tried: lr " in shown
-    assert "8 runs, 0 of them superfluous" in shown
+    assert "8 runs, 0 of them superfluous; 0 cells unfinished" in shown
     assert "drew viz/digits/tiny.png" in shown
     assert tiny.main(["table", LOG.as_posix()]) == 0
     table = capsys.readouterr().out.splitlines()
@@ -407,15 +404,17 @@ def test_a_log_wins_over_what_a_kill_has_left_beside_it(tiny):
 def test_runs_on_other_images_are_never_mixed(tiny, refused, small_mnist):
     mnist = ["run", "--data-dir", str(small_mnist)]
     assert tiny.main(mnist) == 0
-    LOG.write_bytes(Path("runs/tiny.json").read_bytes())
-    assert "expected runs on digits, found runs on mnist" in refused(tiny.main, RUN)
+    log = tiny.read(Path("runs/tiny.json"))
+    logs.write(LOG, replace(log, runs=log.runs[:3]))
+    assert "found 3 of other code" in refused(tiny.main, RUN)
 
 
 @pytest.mark.parametrize(
     ("arm", "found"),
     [
-        ('{1: Arm({"block": "plain"}, {"lr": (0.1,)})}', "names of at most 60 printable characters"),
-        ('{"a": Arm({"block": "plain"}, {"lr": ()})}', "no value of lr"),
+        ('{1: Arm({"block": "plain"}, {"lr": (0.1,)})}', "Expected `str`, got `int`"),
+        ('{"a": Arm({"block": "plain"}, {"lr": ()})}', "one without a setting"),
+        ('{"a": Arm({"block": "plain"}, {"lr": (__import__("numpy").arange(1, 2)[0],)})}', "int64 is not JSON"),
         ('{"a": Arm({"block": "plain"}, {"lr": 0.1})}', "TypeError"),
         ('{"a": Arm({"block": "plain", "units": 3}, {"lr": (0.1,)})}', "units"),
         ('{"a": Arm({"block": "none"}, {"lr": (0.1,)})}', "expected one of plain"),
@@ -427,14 +426,6 @@ def test_arms_that_make_no_net_are_told_in_a_line(tiny, my_arm, refused, arm, fo
     my_arm.write_text(f"from experiments.study import Arm\nARMS = {arm}\n", "utf-8")
     assert found in refused(tiny.main, [*RUN, "--with", "my_arm.py"])
     assert not Path("runs/tiny-digits-my_arm.json").exists()
-
-
-def test_numbers_of_numpy_are_pythons_in_a_log(tiny, my_arm):
-    arm = 'Arm({"block": "plain"}, {"lr": np.geomspace(0.001, 0.01, 2), "gate_bias": np.arange(2)})'
-    my_arm.write_text(f'import numpy as np\nfrom experiments.study import Arm\nARMS = {{"a": {arm}}}\n', "utf-8")
-    assert tiny.main([*RUN, "--with", "my_arm.py"]) == 0
-    runs = tiny.read(Path("runs/tiny-digits-my_arm.json")).runs
-    assert {run.setting for run in runs if not run.task.result} == {*product((0.001, 0.01), (0, 1))}
 
 
 def test_a_study_has_to_say_in_which_size_it_takes_an_arm(tiny, my_arm, refused):
@@ -486,10 +477,9 @@ def test_a_study_that_is_being_widened_trains_its_next_form_into_the_same_log(ti
     assert "of them superfluous" in capsys.readouterr().out
     tiny.contents.NEXT = {"far": tiny.contents.STUDY}  # of which there is no picture yet
     again = Experiment(tiny.contents)
-    assert again.main(["run", "--smoke", "--next", "--study", "far"]) == 0
-    words = ["table", "runs/tiny-smoke-far.json", "--study", "far"]
-    assert capsys.readouterr().out.endswith(f"{again.parser.prog} {' '.join(words)}\n")
-    assert again.main(words) == 0
+    assert again.main(["run", "--smoke", "--study", "far"]) == 0
+    assert slashes(capsys.readouterr().out) == "saved runs/tiny-smoke-far.json\n"
+    assert again.main(["table", "runs/tiny-smoke-far.json", "--study", "far"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 9
 
 
@@ -512,7 +502,8 @@ def test_a_kind_of_net_of_ones_own_is_tuned_and_drawn_beside_ours(tiny, my_arm, 
         rows = capsys.readouterr().out.splitlines()
         assert [row.partition(",")[0] for row in rows] == ["arm", *["x"] * 4, *["y"] * 4, *["mine"] * 4]
         assert tiny.main(["plot", *words, "--with", "my_arm.py"]) == 0
-        assert "12 runs, 0 of them superfluous\n\ndrew viz/my_arm/tiny.png" in slashes(capsys.readouterr().out)
+        shown = slashes(capsys.readouterr().out)
+        assert "12 runs, 0 of them superfluous; 0 cells unfinished\n\ndrew viz/my_arm/tiny.png" in shown
     committed.write_bytes(ours.replace(b"experiments tiny", b"experiments large"))
     assert "expected a log of tiny, found one of 'python -m experiments large run" in refused(tiny.main, ["plot"])
     committed.write_bytes(ours)

@@ -158,7 +158,7 @@ def verdicts(of: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> dict[s
         return judge_better(share_of_nets(of[name] - 50), 0)
 
     selective = judge_better(interval(of["selective"] - before["selective"] - SELECTIVE), 0)
-    beyond = [of[f"idle at {times:g}"] - PAPER["idle layers"].value for times in TIMES]
+    beyond = [of[f"idle at {times:g}"] - PAPER["idle layers"] for times in TIMES]
     return {
         "most biases decrease": most("biases lowered"),
         "sparse": most("closed"),
@@ -193,7 +193,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
 
 def figure(results: Mapping[str, Results]) -> Figure:
     """Draw the share of idle blocks against the threshold, trained and untrained, a panel a setting."""
-    idle, about = 100 * IDLE, PAPER["idle layers"].value
+    idle, about = 100 * IDLE, PAPER["idle layers"]
     nets_of = by_setting(results)
     nets_of = {name: nets_of[name] for name in nets_of if name != OF_DEPTH or len(nets_of) == 1}
     shares = [np.mean([idle_share(net.measured.trained.errors, idle) for net in nets]) for nets in nets_of.values()]

@@ -206,6 +206,7 @@ def numbers(results: Results) -> dict:
         "units": {(cell.arm, cell.depth): cell.hidden for cell in reversed(CELLS)},
         "scores": {of: accuracies(runs[of]) for of in done},
         "accuracy": {of: accuracies(runs[of]).mean() for of in done},
+        "median": {of: np.median(accuracies(runs[of])) for of in done},
         "train_loss": {of: np.mean([run.measured.train_loss for run in runs[of]]) for of in done},
         "untried": {of: results.untried(cell) for of, cell in done.items()},
         "chosen": {of: results.chosen(cell) for of, cell in done.items()},

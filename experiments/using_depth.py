@@ -84,6 +84,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.intervals import Interval
+from highway_lab.console import count_of
 from highway_networks import Dataset
 
 from . import study_command
@@ -219,7 +220,7 @@ def numbers(results: Results) -> dict:
 def figure(results: Results) -> Figure:
     """Draw the test error of each finished cell, the best first: a small dot is a net, a large one the mean."""
     errors = {
-        f"{cell.arm}, {cell.depth} blocks of {cell.hidden}": 100 - accuracies(results.scored(cell))
+        f"{cell.arm}, {count_of(cell.depth, 'block')} of {cell.hidden}": 100 - accuracies(results.scored(cell))
         for cell in results.finished
     }
     rows = dict(sorted(errors.items(), key=lambda row: row[1].mean()))

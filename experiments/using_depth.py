@@ -83,8 +83,8 @@ named in its place.
 import numpy as np
 from matplotlib.figure import Figure
 
-from highway_lab.intervals import Interval
 from highway_lab.console import count_of
+from highway_lab.intervals import Interval
 from highway_networks import Dataset
 
 from . import study_command

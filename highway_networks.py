@@ -1245,10 +1245,14 @@ def check(name: str, value: Any, kind: Any, rule: Rule | None) -> None:
 
 @cache
 def types_of(config: type) -> dict[Field, Any]:
-    """Return the fields of a dataclass with their types, also where its file makes texts of annotations."""
+    """Return the fields of a dataclass with their types, also where its file makes texts of annotations.
+
+    Where one of a class cannot be found, as those that only type checkers import, its own types are the defaults'.
+    """
     types: dict[str, Any] = {}
-    with suppress(Exception):  # whatever a user's annotation raises: then the types are those of the defaults
-        types = get_type_hints(config)
+    for kind in reversed(config.__mro__):
+        with suppress(Exception):  # whatever a user's annotation raises
+            types |= get_type_hints(kind)
     return {of: types.get(of.name, type(of.default)) for of in fields(config)}
 
 

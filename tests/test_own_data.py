@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -290,6 +290,17 @@ def test_a_net_keeps_its_classes_and_goes_on_with_these_alone(tmp_path):
     train(SMALL, (X, Y, X_TEST, Y_TEST)).net.save(tmp_path / "net.npz")
     with np.load(tmp_path / "net.npz") as arrays:
         assert "classes" not in arrays
+
+
+def test_an_annotation_that_only_type_checkers_know_stops_no_training():
+    @dataclass(frozen=True)
+    class Mine(Config):
+        cache: "NotImported | None" = None  # noqa: F821
+
+    config = Mine(depth=1, hidden=8, epochs=1, n_train=50)
+    assert train(config, (X, Y, X_TEST, Y_TEST)).config == replace(config, n_test=20)
+    with pytest.raises(InputError, match="`n_train`: expected a value of type int, found 'many'"):
+        replace(config, n_train="many")
 
 
 def test_a_schedule_of_ones_own_is_a_function_of_the_share_that_is_done(monkeypatch):

@@ -10,7 +10,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from highway_lab.datasets import load_dataset
-from highway_networks import BLOCKS, Block, Config, check_gradients, sigmoid_forward, train
+from highway_lab.gradients import check_gradients
+from highway_networks import BLOCKS, Block, Config, sigmoid_forward, train
 
 
 def root_forward(x, z, y, activation):

@@ -1,7 +1,8 @@
 """The command of fully connected nets: `python highway_networks.py`."""
 
 from highway_lab.commands import TrainingCommand
-from highway_networks import Config, check_gradients
+from highway_lab.gradients import check_gradients
+from highway_networks import Config
 
 COMMAND = TrainingCommand(
     module="highway_networks",

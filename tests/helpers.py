@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, MaxPool
+from highway_lab.gradients import relative_error
 from highway_lab.jobs import sealed, unsealed
 from highway_lab.logs import SCHEMA, DatasetInfo, Environment, RunLog, RunRecord
 from highway_lab.nets import load_net
@@ -37,7 +38,6 @@ from highway_networks import (
     Net,
     highway_backward,
     highway_forward,
-    relative_error,
 )
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from helpers import ROOT
 
-from highway_networks import BLOCKS, LOSSES, check_gradients
+from highway_lab.gradients import check_gradients
+from highway_networks import BLOCKS, LOSSES
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 EXAMPLES = {name: code for code, name in re.findall(r"^```python\n(# (\S+)\n.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)}

@@ -8,8 +8,9 @@ import pytest
 from helpers import CONV_BLOCKS, SMALL_SHAPE, SMALL_STAGES, check_gradients, refused_with, small_conv_net, small_images
 
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, ConvWorkspace, Dropout, MaxPool
+from highway_lab.gradients import complex_step
 from highway_lab.nets import without
-from highway_networks import BLOCKS, complex_step, softmax_cross_entropy
+from highway_networks import BLOCKS, softmax_cross_entropy
 
 every_block = pytest.mark.parametrize("block", CONV_BLOCKS)
 with_or_without_batch_norm = pytest.mark.parametrize("batch_norm", [False, True])

@@ -21,7 +21,8 @@ from conv_highway_networks import (
     OutputLayer,
     window_count,
 )
-from highway_networks import ACTIVATIONS, BLOCKS, complex_step
+from highway_lab.gradients import complex_step
+from highway_networks import ACTIVATIONS, BLOCKS
 
 SIZES = [(5, 4, 1), (4, 6, 3), (1, 6, 3), (5, 1, 2), (1, 1, 4)]  # rows, columns, images
 

@@ -7,7 +7,8 @@ from helpers import small_batch, small_net
 from experiments.blocks import number_of
 from experiments.flow import block_gradients, jacobian, measure_flow, measure_paths
 from experiments.pixel_scale import PIXELS, STANDARD, UNIT, scaled
-from highway_networks import BLOCKS, Dataset, DeepNet, as_inputs, complex_step, relative_error, softmax_cross_entropy
+from highway_lab.gradients import complex_step, relative_error
+from highway_networks import BLOCKS, Dataset, DeepNet, as_inputs, softmax_cross_entropy
 
 KINDS = [name for name in BLOCKS if number_of(name) in (None, (name, 1))]  # each with the number 1, if it has any
 

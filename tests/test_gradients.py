@@ -1,5 +1,6 @@
 """The hand-written backward pass against complex steps, for every block and activation and three depths."""
 
+import os
 import subprocess
 import sys
 from itertools import chain
@@ -9,9 +10,10 @@ import pytest
 from helpers import ROOT, check_gradients, small_batch, small_net
 
 import highway_estimators  # noqa: F401, adds its losses
-import highway_networks as core
 from experiments.blocks import number_of
-from highway_networks import ACTIVATIONS, BLOCKS, LOSSES, complex_step, softmax_cross_entropy
+from highway_lab import gradients as checked
+from highway_lab.gradients import complex_step
+from highway_networks import ACTIVATIONS, BLOCKS, LOSSES, softmax_cross_entropy
 
 KINDS = [name for name in BLOCKS if number_of(name) in (None, (name, 1))]  # larger numbers saturate a net
 every_net = pytest.mark.parametrize(
@@ -29,7 +31,7 @@ def gradients(net, x, y):
 
 @every_net
 def test_gradients_equal_complex_step_derivatives(block, activation, depth):
-    assert not core.check_gradients(block, activation, L=depth)
+    assert not checked.check_gradients(block, activation, L=depth)
 
 
 @every_net
@@ -43,18 +45,18 @@ def test_float32_gradients_equal_float64_ones_to_single_precision(block, activat
 def test_the_check_names_any_gradient_that_is_wrong_by_a_thousandth(monkeypatch):
     """In all entries, or in one; none is so small that it would check nothing."""
     net, (x, y) = small_net("highway", "tanh", 2), small_batch()
-    of_net = core.net_gradients(net, softmax_cross_entropy, x, y)
-    pairs = chain(core.block_gradients(net.block, net.activation, 4), of_net)
+    of_net = checked.net_gradients(net, softmax_cross_entropy, x, y)
+    pairs = chain(checked.block_gradients(net.block, net.activation, 4), of_net)
     exact = {name: (gradient.copy(), derivative) for name, gradient, derivative in pairs}
-    monkeypatch.setattr(core, "block_gradients", lambda *_: ())
+    monkeypatch.setattr(checked, "block_gradients", lambda *_: ())
     for name, (gradient, derivative) in exact.items():
         assert np.abs(derivative).max() > 1e-4
         one_entry = gradient.copy()
         one_entry.flat[np.abs(gradient).argmax()] *= 1.001
         for wrong in (gradient * 1.001, one_entry):
             found = exact | {name: (wrong, derivative)}
-            monkeypatch.setattr(core, "net_gradients", lambda *_, found=found: ((of, *found[of]) for of in found))
-            assert core.check_gradients() == name
+            monkeypatch.setattr(checked, "net_gradients", lambda *_, found=found: ((of, *found[of]) for of in found))
+            assert checked.check_gradients() == name
 
 
 @pytest.mark.parametrize(
@@ -71,13 +73,13 @@ def test_the_check_names_any_gradient_that_is_wrong_by_a_thousandth(monkeypatch)
         ("W_in", "affine_backward(dx_0, p.input", "affine_backward(1.001 * dx_0, p.input"),
     ],
 )
-def test_the_core_alone_tells_which_line_of_it_is_wrong(tmp_path, name, right, wrong):
+def test_the_check_tells_which_line_of_the_core_is_wrong(tmp_path, name, right, wrong):
     code = (ROOT / "highway_networks.py").read_text(encoding="utf-8")
     assert code.count(right) == 1
     (tmp_path / "highway_networks.py").write_text(code.replace(right, wrong), encoding="utf-8")
-    (tmp_path / "highway_lab.py").write_text("raise ModuleNotFoundError", "utf-8")
-    command = [sys.executable, "highway_networks.py", "--check-gradients"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=120)
+    command = [sys.executable, "-c", "from highway_lab.gradients import check_gradients as check; exit(bool(check()))"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=120)
     assert (done.returncode, done.stderr) == (1, "")
     assert f"\nhighway: the first that is wrong is {name}\n" in done.stdout
 

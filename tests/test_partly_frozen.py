@@ -8,8 +8,9 @@ from helpers import small_batch
 
 from experiments.blocks import numbered
 from experiments.partly_frozen import ArmConfig
+from highway_lab.gradients import complex_step
 from highway_lab.training import Training
-from highway_networks import DeepNet, as_inputs, complex_step, softmax_cross_entropy
+from highway_networks import DeepNet, as_inputs, softmax_cross_entropy
 
 SMALL = {"hidden": 8, "depth": 3, "n_train": 300, "n_test": 50, "epochs": 2, "init": "glorot", "lr": 0.01}
 NUMBER = {"block": numbered("rezero", 1), "zero": "W_A"}

@@ -73,13 +73,9 @@ from highway_networks import (
     Config,
     Dataset,
     DeepNet,
-    InputError,
     Loss,
-    as_labels,
-    as_numbers,
+    as_array,
     as_python,
-    check_array,
-    check_no_times,
     expected_instead,
     fill,
     hyperparameter,
@@ -558,16 +554,8 @@ class DenseEstimator(HighwayEstimator):
 
     def _validated(self, X, *y, **how: Any) -> Any:
         """Return X (n, d_in), with y if it is given, as scikit-learn's `validate_data` does."""
-        check_no_times("X", X)
-        try:
-            return validate_data(self, X, *y, accept_sparse="csr", **({"multi_output": True} if y else {}), **how)
-        except (TypeError, ValueError) as error:
-            if hasattr(X, "columns") or "could not convert string" in str(error) or "Input X contains" in str(error):
-                try:
-                    check_array("X", numbers := as_numbers("X", X), numbers.shape, given=X)
-                except InputError as told:  # which names the first column with a text, NaN or inf
-                    raise ValueError(f"{told}: texts by OneHotEncoder, gaps by SimpleImputer, in a pipeline") from told
-            raise
+        refuse_times(X)
+        return validate_data(self, X, *y, accept_sparse="csr", **({"multi_output": True} if y else {}), **how)
 
     def _gates(self, X) -> Iterator[tuple[slice, int, np.ndarray]]:
         """Yield a slice of the samples, a block's index and its T (D, ..., B), which the next block may overwrite."""
@@ -630,6 +618,15 @@ def check_finite(training: Training, **found: Any) -> None:
                 f"training diverged in epoch {training.epoch}: expected finite {name}, found inf or NaN; "
                 "standardise inputs and targets, or lower learning_rate"
             )
+
+
+def refuse_times(X: Any) -> None:
+    """Raise ValueError for dates and times, which libraries turn into numbers of any unit."""
+    types = dict(zip(X.columns, X.dtypes, strict=True)) if hasattr(X, "columns") else {"": np.asarray(X).dtype}
+    for column, found in types.items():
+        if str(found).lower().startswith(("date", "time", "duration", "period")):
+            where = f" in column {column!r}" * hasattr(X, "columns")
+            raise ValueError(f"X: expected numbers, found {found}{where}; subtract a date and divide by a unit of time")
 
 
 def off_scale(values: Any) -> bool:
@@ -732,8 +729,8 @@ class LabelsMixin(ClassifierMixin):
 
     def _check_samples(self, X, y, how: dict[str, Any], classes=None) -> tuple[Any, np.ndarray, int]:
         for name, labels in (("y", y), ("classes", classes)):
-            if labels is not None and np.asarray(labels).dtype.kind != "c":  # which scikit-learn refuses
-                as_labels(name, labels)  # raises for what is neither texts nor numbers
+            if labels is not None:
+                as_array(name, labels, "buifcU")  # complex ones scikit-learn refuses
         X, y = self._validated(X, y, **how)
         y = y.toarray() if issparse(y) else y
         y = column_or_1d(y, warn=True) if y.shape[1:] in ((), (1,)) else y
@@ -852,8 +849,8 @@ class HighwayRegressor(RegressorMixin, DenseEstimator):  # its docstring follows
         return self._fit(X, y, sample_weight, resume=hasattr(self, "net_"), incremental=True)
 
     def _check_samples(self, X, y, how: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, int]:
-        if y is not None and np.asarray(y).dtype.kind != "c":
-            as_numbers("y", y)
+        if y is not None:
+            as_array("y", y, "buifc")  # complex ones scikit-learn refuses
         X, y = self._validated(X, y, y_numeric=True, **how)
         self._target_shape = y.shape[1:]
         y = y.reshape(len(y), -1).astype(X.dtype)

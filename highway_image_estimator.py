@@ -114,7 +114,7 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
             if largest > 2 and images.min() >= 0:  # pixels, whose scale is not 0 to 1
                 found = f"expected pixels as uint8, or floats from 0 to 1, found values up to {largest:g}"
                 raise ValueError(f"X: {found}; pass X.astype(np.uint8), or divide by the largest possible")
-            warn_of_scale("X", images, images, stacklevel=8)  # of the line that called `fit` or `partial_fit`
+            warn_of_scale("X", images, stacklevel=8)  # of the line that called `fit` or `partial_fit`
             self._largest = largest
         elif largest > 8 * self._largest:
             found = f"expected uint8, or floats up to about {self._largest:g}, as in fit, found {largest:g}"

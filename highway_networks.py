@@ -56,7 +56,6 @@ from contextlib import suppress
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from functools import cache
 from itertools import accumulate
-from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
@@ -949,7 +948,7 @@ def train(
     are warned of, too. Raises InputError if the arguments do not suit each other.
     """
     training = Training(config, data, net)
-    warn_of_scale("train_x", training.data.train_x, data[0])
+    warn_of_scale("train_x", training.data.train_x)
     for _ in training.epochs():
         if report(training.run()):
             break
@@ -1211,42 +1210,26 @@ def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
     return scaled
 
 
-def column_name(x: Any, j: int) -> str:
-    """Return what to call a column of an array or of a data frame."""
-    names = getattr(x, "columns" if hasattr(x, "dtypes") else "column_names", None)  # pyarrow's columns are no names
-    return f"column {j}" if names is None else f"column {names[j]!r:.60}"
+def as_array(name: str, x: Any, kinds: str = "buif") -> Any:
+    """Return an array of these kinds of numbers, or of texts (U), or a sparse matrix that has rows.
 
-
-def check_no_times(name: str, x: Any) -> None:
-    """Raise InputError for dates and times, which libraries turn into numbers of any unit."""
-    types = x.dtypes if hasattr(x, "columns") and hasattr(x, "dtypes") else [np.asarray(x).dtype]
-    for j, found in enumerate(map(str, types)):
-        if found.lower().startswith(("date", "time", "duration", "period")):
-            found += f" in {column_name(x, j)}" * hasattr(x, "columns")
-            raise InputError(f"{name}: expected numbers, found {found}; subtract a date and divide by a unit of time")
-
-
-def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
-    """Return an array, or a sparse matrix that has rows; raises InputError for other kinds: texts, dates, masked."""
-    if hasattr(x, "columns"):
-        check_no_times(name, x)
-    array = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
-    found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}"
-    if array.dtype == object:  # such as a data frame, with columns of several kinds
-        numbers = np.vectorize(lambda of: isinstance(of, Real | np.bool_), otypes=[bool])(array)
-        if numbers.all():
-            array = np.array(array.tolist())
-        else:
-            place = tuple(np.argwhere(~numbers)[0])
-            found = f"{array[place]!r:.40}" + (f" in {column_name(x, place[1])}" if array.ndim == 2 else "")
-    if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds:
-        raise InputError(f"{name}: expected an array of numbers, found {found}; convert it, or fill in what is missing")
+    Raises InputError for another: what NumPy would make numbers or texts of is no number for that, such as a date.
+    """
+    if hasattr(x, "tocsr"):
+        return x.tocsr()
+    array = np.asarray(x, None if hasattr(x, "dtype") else object)
+    if array.dtype.kind in "OT" and len({isinstance(of, str) for of in array.flat}) == 1:  # no mixture, as with gaps
+        array = np.array(array.tolist())
+    if hasattr(x, "columns") or np.ma.isMaskedArray(x) or array.dtype.kind not in kinds:
+        expected, kind = ("classes as integers or texts", "int") if "f" not in kinds else ("numbers", "float")
+        found = f"{type(x).__name__} of {array.dtype}; leave out or fill in what is missing"
+        raise InputError(f"{name}: expected an array of {expected}, found {found}, and pass np.array({name}, {kind})")
     return array
 
 
 def prepared(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Return a batch (B, *shape) as an array; raises InputError for another, pixels, or what `dtype` cannot hold."""
-    x = dense(as_numbers("x", x, "buifc" if dtype.kind == "c" else "buif"))
+    x = dense(as_array("x", x, "buifc" if dtype.kind == "c" else "buif"))
     if x.dtype == np.uint8:
         raise InputError("x: expected the numbers that the net was trained on, found uint8; pass net.preprocess(x)")
     if x.shape[1:] != shape:
@@ -1255,97 +1238,71 @@ def prepared(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return x
 
 
-def warn_of_scale(name: str, x: Any, given: Any, stacklevel: int = 3) -> None:
-    """Warn of features x (n, ...), `given` as such, of which one drowns the others, and of pixels that are all dark."""
+def warn_of_scale(name: str, x: Any, stacklevel: int = 3) -> None:
+    """Warn of features x (n, ...) of which one drowns the others, and of pixels that are all dark."""
     sizes = np.ravel(abs(x[:1000]).mean(axis=0))
     if x.dtype == np.uint8 and (most := int(x.max())) < DARK:
         found = f"found 0 to {most}; multiply by {255 // max(most, 1)}, in both halves"
         warnings.warn(f"{name}: expected 8-bit pixels from 0 to 255, {found}", stacklevel=stacklevel)
     elif x.dtype != np.uint8 and sizes.max() > LARGEST_SIZE:
-        found = f"a mean size of {sizes.max():.3g} in {column_name(given, int(sizes.argmax()))}"
+        found = f"a mean size of {sizes.max():.3g} in column {sizes.argmax()}"
         remedy = "subtract the training mean and divide by the standard deviation, in both halves"
         warnings.warn(f"{name}: expected columns of one scale, found {found}; {remedy}", stacklevel=stacklevel)
 
 
-def check_array(
-    name: str, x: Any, shape: tuple[int, ...], least: float = -math.inf, most: float = math.inf, given: Any = None
-) -> None:
-    """Raise InputError unless an array, `given` as such, has a shape and finite numbers between two bounds."""
-    if not math.prod(x.shape):
-        raise InputError(f"{name}: expected numbers, found none, in the shape {x.shape}; pass some")
-    low, high = float(x.min()), float(x.max())
+def check_array(name: str, x: Any, shape: tuple[int, ...], least: float = -math.inf, most: float = math.inf) -> None:
+    """Raise InputError unless an array has a shape and finite numbers between two bounds."""
+    low, high = (float(x.min()), float(x.max())) if math.prod(x.shape) else (math.nan, math.nan)
     if x.shape == shape and math.isfinite(high - low) and least <= low and high <= most:
         return
-    found = f"from {low:g} to {high:g}" if math.isfinite(high - low) else "with NaN or infinity"
-    if isinstance(x, np.ndarray) and x.ndim == 2 and len(gaps := np.argwhere(~np.isfinite(x))):
-        found += f" in {column_name(given, gaps[0, 1])}"
     expected = f"finite numbers of shape {shape}" + f" from {least:g} to {most:g}" * math.isfinite(least)
-    raise InputError(f"{name}: expected {expected}, found {x.shape} {found}; mend the data set")
+    raise InputError(f"{name}: expected {expected}, found {x.shape} from {low:g} to {high:g}; mend the data set")
 
 
-def as_labels(name: str, y: Any) -> np.ndarray:
-    """Return an array of texts or of numbers; raises InputError for a mixture, as where some are missing."""
-    array = np.asarray(dense(y), None if hasattr(y, "dtype") else object)  # NumPy would make texts of gaps in a list
-    others = [of for of in array.flat if not isinstance(of, str)] if array.dtype.kind in "OT" else []
-    if 0 < len(others) < array.size:
-        found = f"expected texts only, or numbers only, found texts and {others[0]!r:.40}"
-        raise InputError(f"{name}: {found}; leave out the samples without a class, and convert the others to texts")
-    if others or array.dtype.kind not in "OTU" or np.ma.isMaskedArray(y):
-        return as_numbers(name, y if np.ma.isMaskedArray(y) else array)
-    return np.array(array.tolist(), str)
+def numbered(data: Dataset, *targets: np.ndarray) -> tuple[Dataset, list[np.ndarray]]:
+    """Number the classes of both halves from 0: in order, or as `classes` has them; numbers stay if `outputs` is given.
 
-
-def as_classes(name: str, y: Any) -> np.ndarray:
-    """Return classes as an array (n,) of integers or texts; raises InputError for others, one-hot rows among them."""
-    y = as_labels(name, y)
-    y = y[:, 0] if y.shape[1:] == (1,) else y
-    if y.ndim != 1 or y.dtype.kind not in "biuU":
-        found = f"expected classes (n,) as integers or texts, found {y.dtype} of shape {y.shape}"
-        remedy = f"of numbers pass np.array({name}, int), of one-hot rows np.argmax({name}, axis=1)"
-        raise InputError(f"{name}: {found}; leave out samples without a class, {remedy}")
-    return y.astype(int) if y.dtype == bool else y
+    Returns the data set, which names the classes unless they were 0..K-1, and the numbers (n,) of each half.
+    """
+    for name, y in zip(("train_y", "test_y"), targets, strict=True):
+        if y.size != len(y):
+            remedy = f"of one-hot rows pass np.argmax({name}, axis=1)"
+            raise InputError(f"{name}: expected a class for each sample, found an array of shape {y.shape}; {remedy}")
+    texts = targets[0].dtype.kind == "U"
+    halves = [np.ravel(y).astype(str if texts else int) for y in targets]  # unsigned and signed would become floats
+    if not texts and (data.classes or data.outputs is not None):
+        return data, halves
+    labels, codes = np.unique(np.concatenate(halves), return_inverse=True)
+    if data.classes and (others := {*labels.tolist()} - {*data.classes}):
+        raise InputError(f"classes: expected a name for each class, found none for {min(others)!r:.40}; add it")
+    if data.classes:
+        codes = np.array([data.classes.index(label) for label in labels])[codes]
+    elif not np.array_equal(labels, np.arange(len(labels))):
+        data = data._replace(classes=tuple(labels.tolist()))
+    return data, np.split(codes, [len(halves[0])])
 
 
 def as_dataset(data: Any, loss: str) -> Dataset:
     """Return a Dataset, or one of its first four arrays, that a loss can be trained on; raises InputError for another.
 
-    Without `outputs` the distinct classes, in order, are numbered from 0; `classes` then holds them unless they were.
+    Without `outputs` the distinct classes are numbered.
     """
     try:
         data = data if isinstance(data, Dataset) else Dataset(*data)
     except TypeError as error:
-        found = f"{type(data).__name__}" + (f" of {len(data)}" if hasattr(data, "__len__") else "")
-        raise InputError(
-            f"data: expected train_x, train_y, test_x, test_y, found {found}; split them: {SPLIT}"
-        ) from error
+        found = f"found {type(data).__name__}; split them: {SPLIT}"
+        raise InputError(f"data: expected train_x, train_y, test_x, test_y, {found}") from error
     kind = LOSSES[loss].target
     classes = kind == "classes"
-    train_x, test_x = (as_numbers(name, getattr(data, name)) for name in ("train_x", "test_x"))
-    as_kind = as_classes if classes else lambda name, y: dense(as_numbers(name, y))
-    targets = [as_kind(name, getattr(data, name)) for name in ("train_y", "test_y")]
-    for name, y in zip(("train_y", "test_y"), targets, strict=True):
-        if not classes and y.ndim == 1 and y.dtype.kind == "f":
-            found = f"expected numbers of shape {(len(y), 1)}, found {y.shape}"
-            raise InputError(f"{name}: {found}; pass np.reshape({name}, (-1, 1))")
-    if not classes and "f" not in (y.dtype.kind for y in targets):
-        found = f"expected a loss of classes, found {loss} for targets of {targets[0].dtype}"
-        raise ArgumentError(f"`loss`: {found}; choose another, or convert them to floats")
+    train_x, test_x = (as_array(name, getattr(data, name)) for name in ("train_x", "test_x"))
+    kinds = "biuU" if classes else "buif"
+    targets = [as_array(name, dense(getattr(data, name)), kinds) for name in ("train_y", "test_y")]
     pixels, texts = [x.dtype == np.uint8 for x in (train_x, test_x)], [y.dtype.kind == "U" for y in targets]
     for name, of, there in (("test_x", "pixels (uint8)", pixels), ("test_y", "texts", texts)):
         if len({*there}) > 1:
             raise InputError(f"{name}: expected {of} in both halves or in none, found them in one; convert it")
-    if classes and (texts[0] or (data.outputs is None and not data.classes)):
-        numbered = [y.astype(str if texts[0] else int) for y in targets]  # unsigned and signed would become floats
-        labels, codes = np.unique(np.concatenate(numbered), return_inverse=True)
-        if data.classes and (others := {*labels.tolist()} - {*data.classes}):
-            raise InputError(f"classes: expected a name for each class, found none for {min(others)!r:.40}; add it")
-        if data.classes:
-            codes = np.array([data.classes.index(label) for label in labels])[codes]
-        elif not np.array_equal(labels, np.arange(len(labels))):
-            data = data._replace(classes=tuple(labels.tolist()))
-        targets = np.split(codes, [len(targets[0])])
-    train_y, test_y = targets
-    counted = max(int(y.max(initial=0)) for y in targets) + 1 if classes else math.prod(train_y.shape[1:])
+    data, (train_y, test_y) = numbered(data, *targets) if classes else (data, targets)
+    counted = max(int(y.max(initial=0)) for y in (train_y, test_y)) + 1 if classes else math.prod(train_y.shape[1:])
     outputs = (len(data.classes) or counted) if data.outputs is None else data.outputs
     check("outputs", outputs, int, (lambda value: 0 <= value <= 10**6, "a number up to 1,000,000"))
     if data.classes and len(data.classes) != outputs:
@@ -1353,13 +1310,10 @@ def as_dataset(data: Any, loss: str) -> Dataset:
         raise InputError(f"classes: expected a name for each output, found {found}; state what agrees, or one of them")
     bounds = {"classes": (0, outputs - 1), "labels": (0, 1)}.get(kind, ())
     for half, x, y in (("train", train_x, train_y), ("test", test_x, test_y)):
-        check_array(f"{half}_x", x, (x.shape[0], *train_x.shape[1:]), given=getattr(data, f"{half}_x"))
+        check_array(f"{half}_x", x, (x.shape[0], *train_x.shape[1:]))
         check_array(f"{half}_y", y, (x.shape[0],) if classes else (x.shape[0], outputs), *bounds)
-    if classes and (unseen := np.setdiff1d(test_y, train_y).tolist()):
-        found = ", ".join(str(data.classes[of] if data.classes else of) for of in unseen)
-        warnings.warn(f"test_y: expected classes that train_y has, found others: {found:.60}", stacklevel=4)
     if (weights := data.train_weights) is not None:
-        weights = as_numbers("train_weights", weights)
+        weights = as_array("train_weights", weights)
         check_array("train_weights", weights, train_x.shape[:1], 0)
         if not weights.any():
             raise InputError("train_weights: expected a weight above 0, found 0 for all; leave them out to weigh alike")

@@ -73,18 +73,16 @@ def test_the_classes_of_texts_keep_the_order_that_is_stated():
 
 def test_a_class_that_is_missing_is_called_so():
     for missing in (None, math.nan, pd.NA):
-        with pytest.raises(InputError, match=f"test_y: expected texts only, .*, found texts and {missing!r}; "):
+        with pytest.raises(InputError, match=r"test_y: expected an array of classes .*, found list of object; "):
             train(SMALL, (X, 30 * ["no", "yes"], X_TEST, ["no", missing] + 18 * ["yes"]))
     for y in (Y_TEST, np.array(["no", "yes"])[Y_TEST]):
-        with pytest.raises(InputError, match="test_y: expected an array of numbers, found a masked one; "):
+        with pytest.raises(InputError, match=r"test_y: expected an array of classes .*, found MaskedArray of "):
             train(SMALL, (X, Y, X_TEST, np.ma.masked_array(y, np.arange(20) < 1)))
 
 
 @pytest.mark.parametrize("y", [Y.astype(float), Y[:, None] / 2, np.eye(2)[Y], [math.nan, *Y[1:]]])
 def test_labels_in_another_form_are_refused_with_what_mends_them(y):
-    with pytest.raises(
-        InputError, match=r"^train_y: expected classes .*, found .*; leave out samples.* pass np\.array"
-    ):
+    with pytest.raises(InputError, match=r"^train_y: expected .*class.*, found .*; .* pass np\.ar"):
         train(SMALL, (X, y, X_TEST, Y_TEST))
 
 
@@ -95,17 +93,9 @@ def test_a_data_set_that_states_its_outputs_keeps_its_numbers():
     assert (run.net.config["d_out"], run.classes) == (3, ("cat", "dog", "emu"))
 
 
-def test_a_class_that_only_the_test_half_has_is_named():
-    with pytest.warns(UserWarning, match="test_y: expected classes that train_y has, found others: emu$") as warned:
-        train(SMALL, (X, np.array(["cat", "dog"])[Y], X_TEST, ["emu", *np.array(["cat", "dog"])[Y_TEST[1:]]]))
-    assert warned[0].filename == __file__
-    with pytest.warns(UserWarning, match="found others: 7$"):
-        train(SMALL, Dataset(X, Y, X_TEST, np.r_[7, Y_TEST[1:]], outputs=8))
-
-
 def test_samples_without_a_test_half_are_refused_with_the_line_that_splits_them():
     for data in ((X, Y), [X, Y, X_TEST]):
-        with pytest.raises(InputError, match=r"^data: expected train_x, .*, found (tuple|list) of [23]; ") as refused:
+        with pytest.raises(InputError, match=r"^data: expected train_x, .*, found (tuple|list); ") as refused:
             train(SMALL, data)
     names = {"np": np, "X": X, "y": Y}
     exec(str(refused.value).split("split them: ")[1], names)
@@ -143,30 +133,19 @@ def test_sparse_samples_train_as_dense_ones_do():
         np.testing.assert_array_equal(net.predict(make(X_TEST)), dense.predict(X_TEST))
 
 
-def test_the_column_of_a_data_frame_that_cannot_be_trained_on_is_named():
-    frame = pd.DataFrame(X, columns=[*"abcd"]).assign(flag=X[:, 1] > 0)
-    run = train(SMALL, (frame, Y, frame, Y))
-    assert run.net.config["d_in"] == 5
-    np.testing.assert_array_equal(run.net.params.flat, train(SMALL, 2 * (np.c_[X, X[:, 1] > 0], Y)).net.params.flat)
-    for hole in (pd.Timestamp(0, tz="UTC"), pd.Period("2020")):
-        with pytest.raises(InputError, match=r"train_x: expected numbers, found .* in column 'c'; subtract a date"):
-            train(SMALL, (frame.assign(c=hole), Y, frame, Y))
-    for hole in (pd.Timestamp(0, tz="UTC"), pd.Timedelta(1), pd.NA, "Paris"):
-        holed = frame.astype({"c": object})
-        holed.loc[7, "c"] = hole
-        with pytest.raises(InputError, match=r"train_x: expected an array of numbers, found .* in column 'c'"):
-            train(SMALL, (holed, Y, frame, Y))
-    frame.loc[7, "b"] = math.nan
-    with pytest.raises(InputError, match=r"test_x: .* with NaN or infinity in column 'b'"):
-        train(SMALL, (frame.fillna(0), Y, frame, Y))
-    with pytest.raises(InputError, match=r"train_x: .* with NaN or infinity in column 1"):
-        train(SMALL, (frame.to_numpy(float), Y, X, Y))
+def test_what_numpy_would_make_numbers_of_is_refused():
+    frame, times = pd.DataFrame(X), X.astype(int).astype("timedelta64[D]")
+    for x in (frame, frame.assign(c=pd.Timestamp(0)).to_numpy(), times, X.astype(str)):
+        with pytest.raises(InputError, match=r"^train_x: expected an array of numbers, found .* of .*; leave out or"):
+            train(SMALL, (x, Y, X_TEST, Y_TEST))
+    series = train(SMALL, (X, pd.Series(Y), X_TEST, pd.Series(Y_TEST, dtype="category"))).net
+    np.testing.assert_array_equal(series.params.flat, train(SMALL, (X, Y, X_TEST, Y_TEST)).net.params.flat)
 
 
 @pytest.mark.filterwarnings("error")
 def test_columns_far_from_standardised_are_warned_of():
-    wide = pd.DataFrame(X * [1, 1, 1000, 1], columns=[*"abcd"])
-    with pytest.warns(UserWarning, match="train_x: expected columns of one scale, found .* in column 'c'") as warned:
+    wide = X * [1, 1, 1000, 1]
+    with pytest.warns(UserWarning, match="train_x: expected columns of one scale, found .* in column 2") as warned:
         train(SMALL, (wide, Y, wide, Y))
     assert warned[0].filename == __file__
     masks = (X > 0).astype(np.uint8)
@@ -219,9 +198,9 @@ def test_classes_for_a_loss_of_numbers_are_refused_and_so_are_targets_that_are_n
     assert train(config, (X, labels[0], X_TEST, labels[1])).net.config["d_out"] == 2
     with pytest.raises(InputError, match=r"train_y: .* from 0 to 1, found \(60, 2\) from 0 to 5"):
         train(config, (X, 5 * labels[0], X_TEST, labels[1]))
-    with pytest.raises(InputError, match=r"train_y: .* \(60, 1\), found \(60,\); pass np.reshape\("):
+    with pytest.raises(InputError, match=r"train_y: .* \(60, 1\), found \(60,\) from -"):
         train(Config(depth=1, epochs=1, loss="squared-error"), (X, X[:, 0], X_TEST, X_TEST[:, 0]))
-    with pytest.raises(InputError, match="`loss`: expected a loss of classes, found sigmoid-cross-entropy"):
+    with pytest.raises(InputError, match=r"train_y: .* \(60, 1\) from 0 to 1, found \(60,\) from 0 to 1"):
         train(config, (X, Y, X_TEST, Y_TEST))
 
 

@@ -43,14 +43,13 @@ from conv_recipes import NETS, ConvConfig
 from highway_lab.console import digest_of_config, name_data
 from highway_lab.fields import Score
 from highway_lab.figures import COLORS, INK, new_figure, pale
-from highway_lab.files import make_place
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.logs import digest_of_samples, grouped
 from highway_lab.training import Training, train_resumably
 from highway_networks import Dataset, rounded
 
 from .claims import ACCURACY_MARGIN, Verdict, combine, judge_as_good
-from .common import CONV_NET, by_config
+from .common import by_config
 from .common_figures import draw_dots
 from .quotes import PAPER
 from .study import Arm, ArmCell, Results, Stage, Study, StudyRun, Task, accuracies, gains
@@ -195,14 +194,6 @@ STUDY = {  # by the endings of their logs
         plain={"block": "plain", "dropout": 0.0},
     ),
 }
-
-
-def finish(data: Dataset, results: Results) -> None:
-    """Save the first of table 1's nets, for conv_gates to look into."""
-    if "highway" in results.study.arms and not CONV_NET.exists():
-        config = results.scored(ArmCell("highway"))[0].config
-        make_place(CONV_NET)
-        train_resumably(config, data, keep=checkpoint_path(config, data)).net.save(CONV_NET)
 
 
 # ---------------------------------------------------------------------------------------- what was found

@@ -10,8 +10,7 @@ from conv_highway_networks import ConvNet
 from conv_recipes import NETS, configure
 from experiments import conv_tables
 from experiments.claims import Verdict
-from experiments.conv_tables import TableMeasured
-from experiments.study import ArmCell, Results, StudyRun, Task, gains
+from experiments.study import ArmCell, Measured, Results, StudyRun, Task, gains
 from highway_lab.intervals import interval
 from highway_lab.training import Training
 
@@ -23,7 +22,7 @@ def runs_of(net: str, *accuracies: float, **fields: object) -> list[StudyRun]:
     runs = []
     for seed, accuracy in enumerate(accuracies):
         config = configure(net, **{"epochs": 20, "n_test": 10_000, "seed": seed} | fields)
-        measured = TableMeasured(None if math.isnan(accuracy) else accuracy, None)
+        measured = Measured(None, None, None if math.isnan(accuracy) else accuracy, None, None)
         task = Task(ArmCell(config.block), (), config, "scored")
         runs.append(StudyRun(None, task, 1000, math.isnan(accuracy), {}, measured))
     return runs
@@ -52,13 +51,6 @@ def test_a_run_that_chooses_is_scored_on_validation_images(workdir, digits):
         assert run.measured.score == run.history[column][-1]
 
 
-def test_a_large_net_is_timed_step_by_step(digits):
-    config = configure("digits", epochs=5)
-    run = conv_tables.train(Task(ArmCell("highway"), (), config, conv_tables.TIMED[0]), digits)
-    assert run.measured.seconds_a_step > 0
-    assert run.history == {}
-
-
 def test_the_shallow_maxout_net_has_no_more_parameters():
     stages = NETS[conv_tables.SHALLOW].stages
     assert ConvNet((1, 28, 28), 10, stages=stages, block="maxout", rng=None).params.flat.size <= 38_986
@@ -68,7 +60,7 @@ def test_the_shallow_maxout_net_has_no_more_parameters():
 def test_a_study_on_the_digits_is_counted_and_drawn(workdir, digits, ending):
     study, runs = conv_tables.STUDY[ending].small(), []
     while tasks := Results(study, runs).next_tasks(least=99):
-        runs += [StudyRun(None, task, 1, False, {}, TableMeasured(0.9, 0.1)) for task in tasks]
+        runs += [StudyRun(None, task, 1, False, {}, Measured(None, None, 0.9, None, None)) for task in tasks]
     found = {ending: Results(study, runs)}
     assert conv_tables.numbers(found)["accuracy"]
     assert conv_tables.figure(found)

@@ -18,7 +18,7 @@ from highway_lab.files import make_place
 from highway_lab.logs import digest_of_samples, environment
 from highway_lab.nets import load_net
 from highway_lab.training import Training
-from highway_networks import LOSSES, Config, Dataset, DeepNet, InputError, Net, TrainingConfig, evaluate, rounded
+from highway_networks import LOSSES, Config, Dataset, DeepNet, InputError, Net, evaluate, rounded
 
 from ..common import sha256_of
 from ..common_figures import PAPER, name_setting
@@ -89,18 +89,17 @@ def looks(measured: type, *endings: str) -> dict[str, Looks]:
     return {of: look_at(measured, LOOKED_INTO[of]) for of in endings}
 
 
-def look_at(measured: type, nets: Mapping[NetCell, TrainingConfig], seeds: Sequence[int] = (), **options: Any) -> Looks:
+def look_at(measured: type, nets: Mapping[NetCell, Config], seeds: Sequence[int] = (), **options: Any) -> Looks:
     """Return a study that looks into nets, those that have no file trained from each of the seeds."""
-    config, *_ = map(type, nets.values())
-    return Looks({}, [], [], config=config, measured=measured, **options).of(nets, seeds)
+    return Looks({}, [], [], config=Config, measured=measured, **options).of(nets, seeds)
 
 
 def of_net(study: Looks, path: Path, data: Dataset) -> Looks:
     """Return the same look at a net in a file; raises InputError unless it has gates and suits these images."""
-    net, known = load(path, data), {of.name for of in fields(study.config)}
+    net, known = load(path, data), {of.name for of in fields(Config)}
     config = {name: value for name, value in net.config.items() if name in known}
     sizes = {"n_train": len(data.train_x), "n_validation": 0, "n_test": len(data.test_x)}
-    return study.of({NetCell(path.stem, path.as_posix()): study.config(**config, **sizes)})
+    return study.of({NetCell(path.stem, path.as_posix()): Config(**config, **sizes)})
 
 
 def runs_of(results: Mapping[str, Results]) -> list[tuple[str, StudyRun, Results]]:
@@ -121,11 +120,11 @@ def obtain(task: Task, data: Dataset) -> tuple[Net, str, str | None]:
     return trained(task.config, data), place_of(task.config, data).as_posix(), None
 
 
-def place_of(config: TrainingConfig, data: Dataset) -> Path:
+def place_of(config: Config, data: Dataset) -> Path:
     return CHECKPOINTS / f"{digest_of_samples(data)}-{digest_of_config(config)}.npz"
 
 
-def trained(config: TrainingConfig, data: Dataset) -> Net:
+def trained(config: Config, data: Dataset) -> Net:
     """Train a net and keep it for all experiments that look into it; raises InputError if training diverges.
 
     Finished epochs of the same training code are not trained again.

@@ -16,7 +16,6 @@ from highway_lab.logs import grouped
 
 CHANCE = 0.1  # accuracy of guessing among ten classes; a diverged run counts as this
 CHANCE_LOSS = math.log(1 / CHANCE)  # of guessing
-CONV_NET = Path("models/conv-mnist-16.npz")  # of table 1: the first seed of conv_tables; conv_gates looks into it
 FEW_EPOCHS = {"dropout": 0.25, "lr": 0.03}  # of convolutional nets, chosen by conv_tables; recipes are for 300 epochs
 
 

@@ -3,7 +3,7 @@
 The budget is a small part of the paper's. Its schedule, a tenth of the rate after each third or half of the epochs,
 becomes half a cosine. What else a short budget needs is chosen for each kind of block on 5,000 validation images, by
 one shorter run of each candidate. Test images are scored once a run, after its last epoch (long: after each). Highway B
-and C would take days here: their parameters are counted and one training step is timed.
+and C take too long here and are not trained.
 
 Long: Highway A for as long as we can afford, on all 50,000 training images of CIFAR-10. Its rate, then the padding of
 its random crops, are chosen by validation images, by one run of 12 epochs for each candidate; so are those of the plain
@@ -29,9 +29,8 @@ was fixed before it was trained.
 """
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,21 +40,18 @@ from matplotlib.figure import Figure
 import conv_recipes
 from conv_recipes import NETS, ConvConfig
 from highway_lab.console import digest_of_config, name_data
-from highway_lab.fields import Score
 from highway_lab.figures import COLORS, INK, new_figure, pale
-from highway_lab.files import make_place
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.logs import digest_of_samples, grouped
-from highway_lab.training import Training, train_resumably
-from highway_networks import Dataset, rounded
+from highway_lab.training import train_resumably
+from highway_networks import Dataset
 
 from .claims import ACCURACY_MARGIN, Verdict, combine, judge_as_good
-from .common import CONV_NET, by_config
+from .common import by_config
 from .common_figures import draw_dots
 from .quotes import PAPER
-from .study import Arm, ArmCell, Results, Stage, Study, StudyRun, Task, accuracies, gains
+from .study import Arm, ArmCell, Measured, Results, Stage, Study, StudyRun, Task, accuracies, gains
 
-STEPS = 200_000  # of a run of table 2, taken from the authors' file of table 3's net
 TEST_IMAGES = 10_000  # of MNIST and of CIFAR-10, in the paper
 NORMAL = 1.96  # standard errors of a 95 % interval
 MARGINS = {"mnist": 0.07, "cifar-10": ACCURACY_MARGIN}  # points; the first is half of what lies between table 1's nets
@@ -80,14 +76,6 @@ SIZES = {
 # ------------------------------------------------------------------------------------------- the runs
 
 
-@dataclass
-class TableMeasured:
-    """The accuracy after the last epoch, on validation images of a run that chooses; of a timed net, its speed."""
-
-    score: Score | None
-    seconds_a_step: float | None
-
-
 @dataclass(frozen=True)
 class Tables(Study):
     """A study whose seed 0 chooses, on validation images, in fewer epochs, and then is one of those that are scored."""
@@ -106,21 +94,11 @@ def checkpoint_path(config: ConvConfig, data: Dataset) -> Path:
 
 
 def train(task: Task, data: Dataset) -> StudyRun:
-    """Train one net, with a checkpoint after each epoch, from which a killed run resumes; or time one."""
-    if task.result in TIMED:
-        return time_steps(task, data)
+    """Train one net, with a checkpoint after each epoch, from which a killed run resumes."""
     run = train_resumably(task.config, data, keep=checkpoint_path(task.config, data))
     history = {name: column for name, column in vars(run.history).items() if column and name != "epoch"}
     score = None if run.diverged else history["test_score" if task.result else "validation_score"][-1]
-    return StudyRun(None, task, run.n_params, run.diverged, history, TableMeasured(score, None))
-
-
-def time_steps(task: Task, data: Dataset) -> StudyRun:
-    """Take the median seconds of a training step of one batch, each an epoch."""
-    training = Training(replace(task.config, n_train=task.config.batch_size, n_validation=1, n_test=1), data)
-    times = [time.perf_counter(), *(time.perf_counter() for _ in training.epochs(scored=False))]
-    measured = TableMeasured(None, rounded(float(np.median(np.diff(times)))))
-    return StudyRun(None, task, training.net.params.flat.size, False, {}, measured)
+    return StudyRun(None, task, run.n_params, run.diverged, history, Measured(None, None, score, None, None))
 
 
 def scored(
@@ -147,7 +125,6 @@ def study(
         configure=configure,
         criteria={"minus accuracy": lambda run: -run.accuracy},
         config=ConvConfig,
-        measured=TableMeasured,
     )
 
 
@@ -156,8 +133,6 @@ SCHEDULED = {  # candidates of table 2's net, by name
     "0.06": {"dropout": 0.0, "lr": 0.06},
     "in steps": {"schedule": "0.6,0.85", "lr": 0.025},
 }
-TIMED = ("highway-b", "highway-c")
-RECIPE = {"lr": 0.06, "dropout": 1.0, "schedule": "cosine"}
 STUDY = {  # by the endings of their logs
     "": study(
         {"dropout": (0.25, 0.5), "lr": (0.03, 0.1)},
@@ -180,7 +155,6 @@ STUDY = {  # by the endings of their logs
             scored("highway-a", 30, range(2), range(1)),
             scored("highway-a", 60, range(1), (), "longer"),
             scored("highway-a", 30, range(1), (), "not augmented", augment=False),
-            *(scored(net, 5, range(1), (), net, **RECIPE) for net in TIMED),
         ],
         lambda rate: SCHEDULED[rate],
     ),
@@ -197,20 +171,12 @@ STUDY = {  # by the endings of their logs
 }
 
 
-def finish(data: Dataset, results: Results) -> None:
-    """Save the first of table 1's nets, for conv_gates to look into."""
-    if "highway" in results.study.arms and not CONV_NET.exists():
-        config = results.scored(ArmCell("highway"))[0].config
-        make_place(CONV_NET)
-        train_resumably(config, data, keep=checkpoint_path(config, data)).net.save(CONV_NET)
-
-
 # ---------------------------------------------------------------------------------------- what was found
 
 
 def by_net(results: Mapping[str, Results]) -> dict[tuple[str, int, str], list[StudyRun]]:
     """Return the tables' runs by net, epochs, which rise, and block: they have the augmentation of their recipe."""
-    runs = [run for of in results.values() for run in of.runs if run.task.result not in ("", "not augmented", *TIMED)]
+    runs = [run for of in results.values() for run in of.runs if run.task.result not in ("", "not augmented")]
     return by_config(runs, "net", "epochs", "block")
 
 
@@ -264,9 +230,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "learned": accuracies(learned),
         "diverged": sum(run.diverged for runs in found.values() for run in runs),
         "tried": {of: np.array([run.measured.score for run in runs], float) for of, runs in tried.items()},
-        "days": {
-            of: STEPS * run.measured.seconds_a_step / (24 * 60 * 60) for of in TIMED for run in results_of.get(of, [])
-        },
         "not_tested": Verdict.NOT_TESTED,
     }
 

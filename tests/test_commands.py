@@ -66,7 +66,7 @@ def stop_at(monkeypatch, n: int) -> list:
 # ------------------------------------------------------------------------------ files that are there
 
 
-NET_OF_OTHERS = (ROOT / "models/conv-mnist-16.npz").read_bytes()
+NET_OF_OTHERS = (ROOT / "models/highway-50.npz").read_bytes()
 LOG_OF_OTHERS = (ROOT / "runs/lesions.json").read_bytes()
 
 

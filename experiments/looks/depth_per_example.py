@@ -1,12 +1,11 @@
 """Depth, image by image: does a harder image use more layers?
 
-The depth of an image, ours, is the effective depth: the sum over layers of the mean T of a layer's units. Another
-measure is the number of layers that change the state x by more than a share of its norm. Hardness has two measures that
-do not look at the net: the loss of a judge without depth, logistic regression on pixels; and the mean loss of the other
-seeds' nets.
+The depth of an image, ours, is the effective depth: the sum over layers of the mean T of a layer's units. Hardness has
+two measures that do not look at the net: the loss of a judge without depth, logistic regression on pixels; and the mean
+loss of the other seeds' nets.
 
-Spearman's correlations of depth and hardness are taken within classes, as classes differ in depth. They are also taken
-with the norm of the last state x_L held constant, which raises margins. (Commit 6305ec0 has a log with more of these.)
+Spearman's correlations of depth and hardness are taken within classes, as classes differ in depth. (Commit 405c2b5 also
+has them with the norm of the last state held constant, and of another measure of depth.)
 
 The paper speaks of harder problems, which task_difficulty judges; harder images of one problem are a question of ours.
 The rules, at `judge_hardness` and `judge_variation`, were written after the runs.
@@ -30,12 +29,9 @@ from highway_networks import Dataset, DeepNet, as_inputs, rounded
 from ..claims import Verdict, combine, judge_better
 from ..study import Results, StudyRun, Task
 from . import models
-from .measurement import by_block, closing_images
+from .measurement import closing_images, mean_gates
 
-JUDGE, OTHERS = "judge", "other seeds"  # measures of hardness
-SHARES = (0.01, 0.05, 0.1, 0.2)  # of ‖x‖: a layer that changes x by more is used
-EFFECTIVE = "effective depth"  # the measure that the verdict goes by
-MEASURES = (EFFECTIVE, *(f"changes above {share:g}" for share in SHARES))
+HARDNESS = JUDGE, OTHERS = "judge", "other seeds"  # its measures
 ITERATIONS = 1000  # of the judge, at most
 PARTS = 10  # parts of each class, from its easiest images to its hardest
 DIGITS = 4  # significant digits in the log
@@ -44,20 +40,11 @@ STATES = {"untrained": FAINT_INK, "trained": COLORS["highway"]}
 
 
 @dataclass
-class Relation:
-    """Spearman's correlations of depth and hardness; null if all depths are equal."""
-
-    within: float | None  # mean over classes
-    held: float | None  # likewise, with the norm of x_L held constant
-
-
-@dataclass
 class Depths:
     """Depths of the test images in one net."""
 
-    mean: dict_of(MEASURES, float)
-    relations: dict_of(MEASURES, dict[str, Relation])  # by hardness
-    # All that follows is about the effective depth.
+    mean: float
+    correlation: dict_of(HARDNESS, float | None)  # with hardness; null if all depths are equal
     by_part: NonEmpty[float]  # mean of each of PARTS of all classes, by the judge
     of_class: Share  # share of the variance that classes explain (eta squared)
     spread: NotNegative  # standard deviation within classes
@@ -70,17 +57,6 @@ class NetDepth:
     untrained: Depths
     trained: Depths
     score: Share
-
-
-def measures(net: DeepNet, images: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return the depth of each image by every measure, and the norm of x_L: (n,) each."""
-    gates, used = np.zeros((len(images), net.depth)), np.zeros((len(SHARES), len(images)), int)
-    last = np.empty(len(images))
-    for part, l, x, T, y in by_block(net, images):
-        gates[part, l] = T.mean(axis=0)
-        change, before, last[part] = (np.linalg.norm(of, axis=0) for of in (y - x, x, y))
-        used[:, part] += change > np.outer(SHARES, before)
-    return dict(zip(MEASURES, (gates.sum(axis=1), *used), strict=True)), last
 
 
 def losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -101,24 +77,12 @@ def judge(data: Dataset) -> np.ndarray:
     return fitted.decision_function(as_inputs(data.test_x))
 
 
-def relate(depth: np.ndarray, hardness: np.ndarray, held: np.ndarray, labels: np.ndarray) -> Relation:
-    """Correlate the depth and the hardness of images within classes, (n,) each, also with `held` held constant."""
-    values = np.array([depth, hardness, held])
-    within = np.array([correlations(values[:, labels == label]) for label in np.unique(labels)])  # (classes, 3, 3)
-    return Relation(rounded(within[:, 0, 1].mean(), DIGITS), rounded(partial(within).mean(), DIGITS))
-
-
-def correlations(values: np.ndarray) -> np.ndarray:
-    """Return Spearman's correlations of all rows of values (V, n): (V, V); NaN for a row of equal values."""
+def correlate(depth: np.ndarray, hardness: np.ndarray, labels: np.ndarray) -> float:
+    """Return the mean over classes of Spearman's correlation of depth and hardness, (n,) each; NaN for equal values."""
+    values = np.array([depth, hardness])
     with np.errstate(invalid="ignore"):
-        return np.corrcoef(rankdata(values, axis=1))
-
-
-def partial(r: np.ndarray) -> np.ndarray:
-    """Return the correlation of variables 0 and 1 with the third held constant, given all correlations (..., 3, 3)."""
-    xy, xz, yz = r[..., 0, 1], r[..., 0, 2], r[..., 1, 2]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return (xy - xz * yz) / np.sqrt((1 - xz**2) * (1 - yz**2))
+        by_class = [np.corrcoef(rankdata(values[:, labels == label], axis=1))[0, 1] for label in np.unique(labels)]
+    return np.mean(by_class)
 
 
 def parts_of_classes(hardness: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -137,15 +101,11 @@ def group_means(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 def describe(net: DeepNet, data: Dataset, hardness: dict[str, np.ndarray]) -> Depths:
     """Describe the depths of all test images, given their hardness, (n,) each."""
-    labels = data.test_y.astype(int)
-    depths, held = measures(net, data.test_x)
-    depth, part = depths[EFFECTIVE], parts_of_classes(hardness[JUDGE], labels)
-    of_class = group_means(depth, labels)
+    depth, labels = mean_gates(net, data.test_x).sum(axis=1), data.test_y.astype(int)
+    part, of_class = parts_of_classes(hardness[JUDGE], labels), group_means(depth, labels)
     return Depths(
-        mean={name: rounded(of.mean(), DIGITS) for name, of in depths.items()},
-        relations={
-            name: {hard: relate(of, h, held, labels) for hard, h in hardness.items()} for name, of in depths.items()
-        },
+        mean=rounded(depth.mean(), DIGITS),
+        correlation={name: rounded(correlate(depth, of, labels), DIGITS) for name, of in hardness.items()},
         by_part=rounded_all([depth[part == p].mean() for p in range(PARTS)], DIGITS),
         of_class=rounded(of_class.var() / depth.var(), DIGITS),
         spread=rounded((depth - of_class).std(), DIGITS),
@@ -172,7 +132,7 @@ STUDY = models.look_at(NetDepth, models.BY_SETTING, models.SEEDS)
 
 def variation(net: Depths) -> float:
     """Return the standard deviation of effective depth over all images, in % of its mean."""
-    return 100 * net.spread / np.sqrt(1 - net.of_class) / net.mean[EFFECTIVE]
+    return 100 * net.spread / np.sqrt(1 - net.of_class) / net.mean
 
 
 def judge_hardness(trained: np.ndarray, untrained: np.ndarray) -> Verdict:
@@ -203,22 +163,19 @@ def numbers(results: Results) -> dict:
         by_state = ([np.array([measure(net) for net in of], float) for of in nets[state]] for state in STATES)
         return [judge(trained, untrained) for untrained, trained in zip(*by_state, strict=True)]
 
-    def related(measure: str = EFFECTIVE, hardness: str = JUDGE) -> Callable[[Depths], float | None]:
-        return lambda net: net.relations[measure][hardness].within
+    def by_judge(net: Depths) -> float | None:
+        return net.correlation[JUDGE]
 
     differ = rule(judge_variation, variation)
     return {
-        "depth": each("trained", lambda net: net.mean[EFFECTIVE]),
+        "depth": each("trained", lambda net: net.mean),
         "gap": each("trained", lambda net: net.by_part[-1] - net.by_part[0]),
-        "correlation": {state: each(state, related()) for state in STATES},
-        "of_others": each("trained", related(hardness=OTHERS)),
+        "correlation": {state: each(state, by_judge) for state in STATES},
+        "of_others": each("trained", lambda net: net.correlation[OTHERS]),
         "spread": {state: each(state, variation) for state in STATES},
-        "held": each("trained", lambda net: net.relations[EFFECTIVE][JUDGE].held),
-        "changes": {of: each("trained", related(of)) for of in MEASURES[1:]},
-        "by_changes": {of: rule(judge_hardness, related(of)) for of in MEASURES[1:]},
         "blocks": results.runs[0].config.depth,
         "seeds": len(seen[0]),
-        "harder": combine(rule(judge_hardness, related())),
+        "harder": combine(rule(judge_hardness, by_judge)),
         "differ": combine(differ),
         "differ_in": [of == Verdict.REPRODUCED for of in differ],
     }
@@ -231,7 +188,7 @@ def figure(results: Results) -> Figure:
     for axes, (cell, runs) in zip(panels, by_cell.items(), strict=True):
         for state, color in STATES.items():
             nets = [getattr(run.measured, state) for run in runs]
-            off_mean = np.array([100 * (np.array(net.by_part) / net.mean[EFFECTIVE] - 1) for net in nets])
+            off_mean = np.array([100 * (np.array(net.by_part) / net.mean - 1) for net in nets])
             draw_seeds(axes, np.arange(1, PARTS + 1), off_mean, label=f"{state} net", color=color)
         draw_level(axes, 0, "_mean")
         axes.set(title=cell.arm, xticks=(1, PARTS))

@@ -11,8 +11,6 @@ from typing import Any
 
 from tqdm import tqdm
 
-from conv_highway_networks import ConvNet
-from conv_recipes import ConvConfig
 from highway_lab import checkpoints
 from highway_lab.console import digest_of_config, name_data
 from highway_lab.fields import Share
@@ -20,7 +18,7 @@ from highway_lab.files import make_place
 from highway_lab.logs import digest_of_samples, environment
 from highway_lab.nets import load_net
 from highway_lab.training import Training
-from highway_networks import LOSSES, Config, Dataset, DeepNet, InputError, Net, TrainingConfig, evaluate, rounded
+from highway_networks import LOSSES, Config, Dataset, DeepNet, InputError, Net, evaluate, rounded
 
 from ..common import sha256_of
 from ..common_figures import PAPER, name_setting
@@ -91,18 +89,17 @@ def looks(measured: type, *endings: str) -> dict[str, Looks]:
     return {of: look_at(measured, LOOKED_INTO[of]) for of in endings}
 
 
-def look_at(measured: type, nets: Mapping[NetCell, TrainingConfig], seeds: Sequence[int] = (), **options: Any) -> Looks:
+def look_at(measured: type, nets: Mapping[NetCell, Config], seeds: Sequence[int] = (), **options: Any) -> Looks:
     """Return a study that looks into nets, those that have no file trained from each of the seeds."""
-    config, *_ = map(type, nets.values())
-    return Looks({}, [], [], config=config, measured=measured, **options).of(nets, seeds)
+    return Looks({}, [], [], config=Config, measured=measured, **options).of(nets, seeds)
 
 
 def of_net(study: Looks, path: Path, data: Dataset) -> Looks:
     """Return the same look at a net in a file; raises InputError unless it has gates and suits these images."""
-    net, known = load(path, data, study.config), {of.name for of in fields(study.config)}
+    net, known = load(path, data), {of.name for of in fields(Config)}
     config = {name: value for name, value in net.config.items() if name in known}
     sizes = {"n_train": len(data.train_x), "n_validation": 0, "n_test": len(data.test_x)}
-    return study.of({NetCell(path.stem, path.as_posix()): study.config(**config, **sizes)})
+    return study.of({NetCell(path.stem, path.as_posix()): Config(**config, **sizes)})
 
 
 def runs_of(results: Mapping[str, Results]) -> list[tuple[str, StudyRun, Results]]:
@@ -119,15 +116,15 @@ def obtain(task: Task, data: Dataset) -> tuple[Net, str, str | None]:
     """Load the net of a cell, or train it if it has no file; return it, its file, and its digest if it was there."""
     path = Path(task.cell.file)
     if task.cell.file and path.exists():
-        return load(path, data, type(task.config)), task.cell.file, sha256_of(path)
+        return load(path, data), task.cell.file, sha256_of(path)
     return trained(task.config, data), place_of(task.config, data).as_posix(), None
 
 
-def place_of(config: TrainingConfig, data: Dataset) -> Path:
+def place_of(config: Config, data: Dataset) -> Path:
     return CHECKPOINTS / f"{digest_of_samples(data)}-{digest_of_config(config)}.npz"
 
 
-def trained(config: TrainingConfig, data: Dataset) -> Net:
+def trained(config: Config, data: Dataset) -> Net:
     """Train a net and keep it for all experiments that look into it; raises InputError if training diverges.
 
     Finished epochs of the same training code are not trained again.
@@ -144,11 +141,11 @@ def trained(config: TrainingConfig, data: Dataset) -> Net:
     return training.net
 
 
-def load(path: Path, data: Dataset, config: type = Config) -> Net:
+def load(path: Path, data: Dataset) -> DeepNet:
     """Read a net with gates whose inputs and outputs fit the data set; raises InputError for any other."""
-    net, shape = load_net(path, ConvNet if config is ConvConfig else DeepNet), data.train_x.shape[1:]
-    sizes = {"shape": [*shape], "d_in": math.prod(shape), "d_out": data.outputs}
-    wanted, own = ({name: of[name] for name in sizes if name in net.config} for of in (sizes, net.config))
+    net = load_net(path, DeepNet)
+    wanted = {"d_in": math.prod(data.train_x.shape[1:]), "d_out": data.outputs}
+    own = {name: net.config[name] for name in wanted}
     if not net.has_gates:
         found = f"found {net.depth} {net.config['block']} blocks"
         raise InputError(f"{path}: expected blocks with a transform gate T, {found}; train a net with --block highway")

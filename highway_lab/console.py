@@ -110,7 +110,7 @@ def describe_scores(run: Run | RunRecord) -> str:
 class EpochReporter:
     """Show a run's progress: a bar on a terminal if the run is `alone` there, else one line an epoch."""
 
-    def __init__(self, name: str, epochs: int, *, alone: bool = True):
+    def __init__(self, name: str, epochs: int, alone: bool = True):
         from tqdm import tqdm
 
         self.name, self.epochs = name, epochs

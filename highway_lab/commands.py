@@ -153,11 +153,10 @@ def run_job(job: Job, data: Dataset) -> None:
 
 def _train_one(job: Job, side_by_side: bool, config: TrainingConfig, data: Dataset) -> RunRecord:
     with console.unfailing_output():  # a worker process has none yet
-        tell = None if side_by_side else console.EpochReporter(job.name(config), config.epochs, job.given.jobs == 1)
 
         def report(run: Run) -> None:
-            if tell:
-                tell(run)
+            if not side_by_side:
+                console.tell_epoch(job.name(config), run)
 
         kept = job.checkpoint(config) if job.checkpoints and not job.given.scheduler else None
         run = train_resumably(config, data, report=report, keep=kept, any_code=job.given.any_code)

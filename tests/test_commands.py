@@ -207,15 +207,6 @@ def test_a_log_states_command_and_data(workdir, monkeypatch):
         assert raw["dataset"] == {"name": "digits", **numbers, "test_set": "test images", "classes": []}
 
 
-def test_a_terminal_is_shown_a_bar_instead_of_lines(workdir, monkeypatch, capsys):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert programs.main([*DENSE, "--block", "plain", "--out", "log.json"]) == 0
-    output, error = capsys.readouterr()
-    assert "epoch" not in output
-    last = error.replace("\r", "\n").strip().splitlines()[-1]
-    assert re.match(r"plain depth 1 seed 0 +test 0\.\d{3} train 0\.\d{3} loss \d\.\d{3} +1/1 ", last)
-
-
 # ------------------------------------------------------------------------------------------ what is planned
 
 

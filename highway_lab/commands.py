@@ -74,13 +74,9 @@ class Job:
     def name(self, config: Any) -> str:
         return name_run(config, self.varied[config.block])
 
-    def log_there(self) -> Any:
-        """Return the log that lies where this job's will, if one does."""
-        schema: Any = RunLog[type(self.configs[0])]  # type: ignore[misc]
-        return logs.read_any(self.out, schema)
-
     def made_log(self) -> bool:
-        log = self.log_there()
+        schema: Any = RunLog[type(self.configs[0])]  # type: ignore[misc]
+        log: Any = logs.read_any(self.out, schema)
         return bool(log) and log.dataset.name == self.dataset and {run.config for run in log.runs} == {*self.configs}
 
     def checkpoint(self, config: TrainingConfig) -> Path:
@@ -134,9 +130,6 @@ def run_job(job: Job, data: Dataset) -> None:
         info = DatasetInfo(job.dataset, first.n_train, first.n_test, data.test_set, list(data.classes))
         runs = [by_config[config] for config in job.configs]
         log: Any = RunLog.new(given.command_line, info, runs=runs)
-        other_code = ""
-        if (before := job.log_there()) and before.environment.code != log.environment.code:
-            other_code = ", in place of a log by other code of the mathematics"
         try:
             logs.write(job.out, log)
         except InputError as error:
@@ -148,7 +141,7 @@ def run_job(job: Job, data: Dataset) -> None:
         print(f"defaults for a folder: {job.of_folder}")
     if data.classes and (words := console.describe_chance(runs, data.test_y)):
         print(words)
-    print(f"saved {job.out}{other_code}")
+    print(f"saved {job.out}")
 
 
 def _train_one(job: Job, side_by_side: bool, config: TrainingConfig, data: Dataset) -> RunRecord:

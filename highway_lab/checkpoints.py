@@ -24,7 +24,7 @@ class State:
 
     config: dict[str, Any]
     code: str  # fingerprint of the training code
-    optimizer: dict[str, Any]
+    optimizer: dict[str, int | float]
     rng: dict[str, Any]
     epoch: Count
     diverged: bool
@@ -82,7 +82,11 @@ def restore(path: str | os.PathLike, training: Any, *, any_code: bool | None = N
         if state.code != code_of(training) and not any_code:
             remedy = f"go on with it (--keep), {remedy}"
             raise ValueError("one of other code")
-        rng = _check_state(state, training, numbers)
+        if state.history:
+            logs.check_rows(training.config, state.diverged, state.history, state.gate_means)
+        numbers = {name: state.optimizer[name] for name in numbers}
+        rng = np.random.default_rng()
+        rng.bit_generator.state = state.rng
         fill(own, arrays)
     except Exception as error:  # whatever numpy, zip and json say of a damaged or foreign file
         found = f"expected a checkpoint by the training code as it is now, found: {reason_of(error)}"
@@ -90,22 +94,11 @@ def restore(path: str | os.PathLike, training: Any, *, any_code: bool | None = N
             raise InputError(f"{path}: {found}; {remedy}") from error
         print(f"{path}: {found}; its run is trained anew", file=sys.stderr)
         return False
-    vars(training.optimizer).update({name: state.optimizer[name] for name in numbers})
+    vars(training.optimizer).update(numbers)
     training.rng.bit_generator.state = rng.bit_generator.state
     training.history, training.gate_means = state.history or History(), state.gate_means
     training.epoch, training.diverged = state.epoch, state.diverged
     return True
-
-
-def _check_state(state: State, training: Any, numbers: dict[str, Any]) -> np.random.Generator:
-    """Raise an error unless the state could be that of `training`; return its generator."""
-    if wrong := [name for name in numbers if type(state.optimizer.get(name)) not in (int, float)]:
-        raise ValueError(f"optimizer: expected numbers as {', '.join(wrong)}, found {state.optimizer}")
-    if state.history:
-        logs.check_rows(training.config, state.diverged, state.history, state.gate_means)
-    rng = np.random.default_rng()
-    rng.bit_generator.state = state.rng
-    return rng
 
 
 def _state(training: Any) -> tuple[dict[str, Any], dict[str, Any]]:

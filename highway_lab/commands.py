@@ -58,9 +58,8 @@ class Job:
         check_output("--out", self.out, "log.json", replace, self.made_log)
         for path in (lines_beside(self.out, self.dataset), *self.checkpoint_paths()):
             check_writable(path)
-        if self.given.scheduler and (save_model or self.given.tensorboard):
-            name = "--save-model" if save_model else "--tensorboard"
-            raise InputError(f"{name}: expected files of this machine, found --scheduler; leave one out")
+        if self.given.scheduler and save_model:
+            raise InputError("--save-model: expected a run on this machine, found --scheduler; leave one out")
         if save_model:
             if len(self.configs) > 1:
                 choice = f"one {flag(self.configs[0].SIZE)}, --block, --seed, and so on"
@@ -75,13 +74,9 @@ class Job:
     def name(self, config: Any) -> str:
         return name_run(config, self.varied[config.block])
 
-    def log_there(self) -> Any:
-        """Return the log that lies where this job's will, if one does."""
-        schema: Any = RunLog[type(self.configs[0])]  # type: ignore[misc]
-        return logs.read_any(self.out, schema)
-
     def made_log(self) -> bool:
-        log = self.log_there()
+        schema: Any = RunLog[type(self.configs[0])]  # type: ignore[misc]
+        log: Any = logs.read_any(self.out, schema)
         return bool(log) and log.dataset.name == self.dataset and {run.config for run in log.runs} == {*self.configs}
 
     def checkpoint(self, config: TrainingConfig) -> Path:
@@ -135,9 +130,6 @@ def run_job(job: Job, data: Dataset) -> None:
         info = DatasetInfo(job.dataset, first.n_train, first.n_test, data.test_set, list(data.classes))
         runs = [by_config[config] for config in job.configs]
         log: Any = RunLog.new(given.command_line, info, runs=runs)
-        other_code = ""
-        if (before := job.log_there()) and before.environment.code != log.environment.code:
-            other_code = ", in place of a log by other code of the mathematics"
         try:
             logs.write(job.out, log)
         except InputError as error:
@@ -149,22 +141,15 @@ def run_job(job: Job, data: Dataset) -> None:
         print(f"defaults for a folder: {job.of_folder}")
     if data.classes and (words := console.describe_chance(runs, data.test_y)):
         print(words)
-    print(f"saved {job.out}{other_code}")
+    print(f"saved {job.out}")
 
 
 def _train_one(job: Job, side_by_side: bool, config: TrainingConfig, data: Dataset) -> RunRecord:
     with console.unfailing_output():  # a worker process has none yet
-        watchers: list[Callable[[Run], None]] = []
-        if job.given.tensorboard:
-            from highway_lab.tensorboard import EventFile
-
-            watchers.append(EventFile(job.given.tensorboard, job.dataset, config))
-        if not side_by_side:
-            watchers.append(console.EpochReporter(job.name(config), config.epochs, alone=job.given.jobs == 1))
 
         def report(run: Run) -> None:
-            for watcher in watchers:
-                watcher(run)
+            if not side_by_side:
+                console.tell_epoch(job.name(config), run)
 
         kept = job.checkpoint(config) if job.checkpoints and not job.given.scheduler else None
         run = train_resumably(config, data, report=report, keep=kept, any_code=job.given.any_code)
@@ -206,8 +191,6 @@ class TrainingCommand:
             if self.check and given.check_gradients:
                 lists = {name: of for name, of in self._lists(given).items() if name in ("activation", "loss", "block")}
                 return int(any([self.check(**fields) for fields in combinations(lists)]))
-            if given.tensorboard:
-                import highway_lab.tensorboard  # noqa: F401, where it is missing, before data are read
             dataset, data = load_data(given.dataset or self.dataset(self._lists(given)[self.config.SIZE][0]), given)
             run_job(job := self.job(given, dataset, data), data)
             if hint:
@@ -258,8 +241,6 @@ class TrainingCommand:
         parser.add_argument("--out", type=Path, help=f"path of the log ({text})")
         parser.add_argument("--save-model", type=Path, metavar="PATH", help="save the net (.npz) of a single run")
         add_replace(parser)
-        text = "write events for TensorBoard, in a folder below DIR for each run (needs tensorboardX)"
-        parser.add_argument("--tensorboard", type=Path, metavar="DIR", help=text)
         return parser
 
     def job(self, given: argparse.Namespace, dataset: str, data: Dataset) -> Job:

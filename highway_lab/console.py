@@ -107,26 +107,10 @@ def describe_scores(run: Run | RunRecord) -> str:
     return "  ".join([*(f"{name} {score:.3f}" for name, score in last.items()), f"loss {history.train_loss[-1]:.3f}"])
 
 
-class EpochReporter:
-    """Show a run's progress: a bar on a terminal if the run is `alone` there, else one line an epoch."""
-
-    def __init__(self, name: str, epochs: int, *, alone: bool = True):
-        from tqdm import tqdm
-
-        self.name, self.epochs = name, epochs
-        hidden = not (alone and sys.stderr.isatty())
-        self.bar = tqdm(total=self.epochs, bar_format="{desc} {n_fmt}/{total_fmt} |{bar}| {remaining}", disable=hidden)
-
-    def __call__(self, run: Run) -> None:
-        epoch, scores = run.history.epoch[-1], describe_scores(run)
-        if self.bar.disable:
-            print(f"{self.name}  epoch {epoch:>{len(str(self.epochs))}}/{self.epochs}  {scores}", flush=True)
-            return
-        self.bar.set_description_str(f"{self.name}  {scores.replace('  ', ' ')}", refresh=False)
-        self.bar.update(epoch - self.bar.n)
-        self.bar.refresh()
-        if run.diverged or epoch == self.epochs:
-            self.bar.close()
+def tell_epoch(name: str, run: Run) -> None:
+    """Print a line on the run of that name so far."""
+    epoch, epochs = run.history.epoch[-1], run.config.epochs
+    print(f"{name}  epoch {epoch:>{len(str(epochs))}}/{epochs}  {describe_scores(run)}", flush=True)
 
 
 def name_run(config: Any, varied: Sequence[str] = ()) -> str:

@@ -271,7 +271,6 @@ SPLIT = re.compile(  # of a data set: a folder's name in small letters
     r"|val|valid|validation|dev|eval|evaluation|holdout|unlabell?ed|extra|pred)[ _-]?(?:set|data|images)?(?:\d+|[a-z])?"
 )
 OF_SYSTEMS = {"@eadir", "#recycle", "$recycle.bin", "__macosx", "desktop.ini", "icon\r", "lost+found", "thumbs.db"}
-FOLDER_NAME = r"[\w-]+-[0-9a-f]{8}"  # of a folder's images in logs: the folder and a digest of the images
 DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # modes of Pillow with 16 or 32 bits a pixel
 DEPTHS = (1, 2, 3, 4, 5, 8, 10, 12, 14, 16)  # bits of a pixel that may be in use
 GREY = ("1", "L", "LA", "La", *DEEP)
@@ -384,11 +383,6 @@ def name_of(dataset: str, data: Dataset) -> str:
         digest.update(np.ascontiguousarray(array).data)
     folder = re.sub(r"[^\w-]+", "-", composed(as_path(dataset).resolve()))[:40]
     return f"{folder or 'images'}-{digest.hexdigest()[:8]}"
-
-
-def is_dataset_name(name: str) -> bool:
-    """Tell whether `name_of` can have returned this name."""
-    return name in DATASETS or re.fullmatch(FOLDER_NAME, name) is not None
 
 
 def composed(path: Path) -> str:

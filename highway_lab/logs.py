@@ -30,8 +30,7 @@ import msgspec
 import numpy as np
 
 import highway_networks as core
-from highway_lab.datasets import DATASETS, is_dataset_name
-from highway_lab.fields import Count, NonEmpty, check_lengths
+from highway_lab.fields import Count, NonEmpty
 from highway_lab.files import atomic_write, content_of
 from highway_networks import ADD_NAME, BLOCKS, TEST_IMAGES, Config, Dataset, History, InputError, rounded
 
@@ -73,10 +72,6 @@ class DatasetInfo:
     n_test: Count
     test_set: str = TEST_IMAGES
     classes: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        if not is_dataset_name(self.name):
-            raise ValueError(f"name: expected one of {', '.join(DATASETS)} or FOLDER-DIGEST, found {self.name!r:.80}")
 
 
 @dataclass
@@ -452,7 +447,7 @@ def loads(text: bytes, schema: type[LogT]) -> LogT:
         with suppress(AttributeError, LookupError, TypeError):  # of another form: the next line says where
             raw = unpacked(raw, schema)
     log = msgspec.convert(raw, schema)
-    check_objects(raw, log, {}, "$")
+    check_objects(raw, log, "$")
     return log
 
 
@@ -473,21 +468,19 @@ def check_values(raw: Any, place: str = "$", longest: float = LONGEST_TEXT) -> N
         raise ValueError(f"{place}: expected a number from {-LARGEST:g} to {LARGEST:g}, found {raw!s:.40}")
 
 
-def check_objects(raw: Any, value: Any, around: Mapping[str, int], place: str) -> None:
-    """Raise ValueError unless what msgspec made of JSON has its fields, no more and no less, and agrees with itself.
+def check_objects(raw: Any, value: Any, place: str) -> None:
+    """Raise ValueError unless what msgspec made of JSON has its fields, no more and no less.
 
-    msgspec lets pass unknown fields, and missing ones that have a default. `around`: the lengths with a name in what
-    holds the object. What else must agree, a dataclass checks in `__post_init__`, which msgspec calls.
+    msgspec lets pass unknown fields, and missing ones that have a default. What must agree, a dataclass checks in
+    `__post_init__`, which msgspec calls.
     """
     if isinstance(raw, dict):
         known = value if isinstance(value, dict) else {of.name: getattr(value, of.name) for of in fields(value)}
         for name in sorted(raw.keys() ^ known.keys()):
             found = "contains unknown" if name in raw else "missing required"
             raise ValueError(f"Object {found} field `{name}` - at `{place}`")
-        if known is not value:
-            around = check_lengths(value, around, place)
         for name, part in raw.items():
-            check_objects(part, known[name], around, f"{place}.{name}")
+            check_objects(part, known[name], f"{place}.{name}")
     elif isinstance(raw, list):
         for index, part in enumerate(raw):
-            check_objects(part, value[index], around, f"{place}[{index}]")
+            check_objects(part, value[index], f"{place}[{index}]")

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from helpers import ROOT, contents, files_below, group_lives, resealed, rewrite, slashes, wait_until, without_seconds
 from made_up import made_up_log
-from test_tensorboard import check_events
 
 import conv_highway_networks
 import conv_recipes as cn
@@ -97,12 +96,8 @@ def test_the_same_job_replaces_its_own_log_another_one_does_not(workdir, refused
     words = [*SMALL[program], "--block", "plain", "--out", "log.json"]
     assert [program.main(words), program.main([*words, "--fresh"])] == [0] * 2
     assert "saved log.json\n" in capsys.readouterr().out
-    code, text = read("log.json", program).environment.code, Path("log.json").read_text("utf-8")
-    Path("log.json").write_text(text.replace(code, "0" * 12), "utf-8")
     assert program.main([*words, "--fresh", "--save-model", "net.npz"]) == 0
-    said = capsys.readouterr().out
-    assert "saved log.json, in place of a log by other code of the mathematics\n" in said
-    assert "Net.load('net.npz'); net.predict(net.preprocess(images))\n" in said
+    assert "Net.load('net.npz'); net.predict(net.preprocess(images))\n" in capsys.readouterr().out
     assert "log.json: expected no file" in refused(program.main, [*words, "--seed", "1"])
 
 
@@ -208,15 +203,6 @@ def test_a_log_states_command_and_data(workdir, monkeypatch):
         assert raw["dataset"] == {"name": "digits", **numbers, "test_set": "test images", "classes": []}
 
 
-def test_a_terminal_is_shown_a_bar_instead_of_lines(workdir, monkeypatch, capsys):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert programs.main([*DENSE, "--block", "plain", "--out", "log.json"]) == 0
-    output, error = capsys.readouterr()
-    assert "epoch" not in output
-    last = error.replace("\r", "\n").strip().splitlines()[-1]
-    assert re.match(r"plain depth 1 seed 0 +test 0\.\d{3} train 0\.\d{3} loss \d\.\d{3} +1/1 ", last)
-
-
 # ------------------------------------------------------------------------------------------ what is planned
 
 
@@ -290,7 +276,7 @@ BAD_ARGUMENTS = {
     "--save-model log.digits.jsonl --block plain": "--save-model: expected a name like net.npz, found log.digits.jsonl",
     "--out missing/log.json": "missing/log.json: expected a place to write, found: no directory missing",
     "--out notes.txt": "--out: expected a name like log.json, found notes.txt",
-    "--epoch 1": "unrecognized arguments: --epoch 1; is --epochs meant?",
+    "--epoch 1": "unrecognized arguments: --epoch 1",
     "--depth 1000000000": "memory: expected enough, found: Unable to allocate ",
     f"--epochs 1{'0' * 400}": "--epochs: expected a number up to 9.2e+18, found 10000",
     "--gate-bias 1e39": "--gate-bias: expected a number up to 3.4e+38, found 1e+39; choose another",
@@ -299,7 +285,6 @@ BAD_ARGUMENTS["--depth 1000 --hidden 100000"] = "memory: expected enough, found:
 BAD_CONV_ARGUMENTS = {
     "--seeds 0,1 --save-model net.npz": "--save-model: expected a single run, found 2",
     "--n-train 9999": "--n-train: expected at most 1294 samples",
-    "--seeed 1": "unrecognized arguments: --seeed 1; is --seed meant?",
 }
 BAD = [(programs, f"--dataset digits {words}", message) for words, message in BAD_ARGUMENTS.items()]
 BAD += [(cn, f"--net digits {words}", message) for words, message in BAD_CONV_ARGUMENTS.items()]
@@ -430,9 +415,8 @@ def test_ctrl_c_before_the_first_run_has_finished_saves_nothing(workdir, monkeyp
 @pytest.mark.posix  # else nothing tells when the workers of a killed job have ended
 @pytest.mark.slow
 def test_runs_go_on_from_their_last_epoch_to_the_same_bits(tmp_path, monkeypatch, start, capsys):
-    pytest.importorskip("tensorboardX")
     words = ["--net", "digits", "--n-train", "100", "--n-validation", "20", "--n-test", "20", "--epochs", "12"]
-    words += ["--block", "both", "--augment", "--tensorboard", "events", "--jobs", "2", "--out", "log.json"]
+    words += ["--block", "both", "--augment", "--jobs", "2", "--out", "log.json"]
     for name in ("whole", "cut"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "whole")
@@ -456,8 +440,6 @@ def test_runs_go_on_from_their_last_epoch_to_the_same_bits(tmp_path, monkeypatch
     assert [without_seconds(run) for run in runs] == list(whole.values())
     seen = [{of.name for of in folder.glob("[!.]*")} for folder in (Path(), tmp_path / "whole")]
     assert seen[0] == seen[1]  # a process that is killed within a write leaves a hidden file
-    for run in runs:
-        check_events(Path("events", name_files("digits", run.config)), run)
 
 
 def test_a_checkpoint_is_used_by_its_own_config_until_fresh(workdir, refused):
@@ -490,10 +472,10 @@ def test_a_checkpoint_of_other_code_is_refused_where_a_run_goes_on_from_it(workd
 def test_a_home_folder_is_expanded_in_every_path(workdir, monkeypatch, refused):
     monkeypatch.setenv("HOME", str(workdir / "home"))
     Path("home").mkdir()
-    flags = {"--out": "~/log.json", "--save-model": "~/net.npz", "--data-dir": "~/data", "--tensorboard": "~/events"}
+    flags = {"--out": "~/log.json", "--save-model": "~/net.npz", "--data-dir": "~/data"}
     words = [f"{flag}={path}" for flag, path in flags.items()]
     assert programs.main([*DENSE, "--block", "plain", *words]) == 0
-    assert {path.name for path in Path("home").iterdir()} == {"log.json", "net.npz", "events"}
+    assert {path.name for path in Path("home").iterdir()} == {"log.json", "net.npz"}
     assert [path.name for path in Path().iterdir()] == ["home"]
     assert "'--out=~/log.json'" in read("~/log.json").command
     assert "~nobody-there/log.json: expected a home folder" in refused(programs.main, ["--out=~nobody-there/log.json"])

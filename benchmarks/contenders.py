@@ -117,6 +117,8 @@ CONTENDERS = {
     "torch-eager": Entry("PyTorch, eager", "torch", "torch_peers.Eager"),
     "torch-fused": Entry("PyTorch, fused", "torch", "torch_peers.Fused"),
     "torch-compiled": Entry("PyTorch, compiled", "torch", "torch_peers.Compiled", compiles=True),
+    "jax-scanned": Entry("JAX, scanned", "jax", "jax_peers.Scanned"),
+    "jax-unrolled": Entry("JAX, unrolled", "jax", "jax_peers.Unrolled"),
 }
 CONV_CONTENDERS = {
     "ours-conv": Entry("this project", "numpy", "contenders.Ours"),

@@ -67,7 +67,8 @@ class Benchmark:
             is_own = partial(read_any, path, self.schema)
             check_output("--json", path, f"{self.name}.json", arguments.replace, is_own)
         if not hasattr(os, "sched_setaffinity"):
-            print("MISSING affinity and /proc, which Linux has: no memory is measured", file=sys.stderr)
+            left_out = "JAX is not held to its number of threads, and no memory is measured"
+            print(f"MISSING affinity and /proc, which Linux has: {left_out}", file=sys.stderr)
         log = self.measure(arguments)
         if path:
             write(path, log)

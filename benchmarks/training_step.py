@@ -1,4 +1,4 @@
-"""Time one training step of this project beside PyTorch and the bare matrix products.
+"""Time one training step of this project beside PyTorch, JAX and the bare matrix products.
 
     python -m benchmarks training_step --json benchmarks/training_step.json
     python -m benchmarks plot [LOG.json] [--out PICTURE.png]    # by default this log and viz/training_step.png
@@ -120,7 +120,7 @@ def numbers(log: StepLog) -> dict:
 BENCHMARK = Benchmark("training_step", StepLog, measure_step, numbers, rounds=ROUNDS, contenders=CONTENDERS)
 PICTURE = Path("viz/training_step.png")
 DEPTHS = [case.depth for case in FULL if case == Case(case.depth)]  # drawn
-DRAWN = {"torch-eager": "#882255", "torch-compiled": "#CC6677", "floor": INK}
+DRAWN = {"torch-eager": "#882255", "torch-compiled": "#CC6677", "jax-scanned": "#117733", "floor": INK}
 
 
 def step_figure(log: StepLog) -> Figure:

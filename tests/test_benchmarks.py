@@ -153,9 +153,9 @@ def logged(benchmark: Benchmark, path: Path, *argv: str) -> Log:
 
 @pytest.fixture
 def without_peers(monkeypatch) -> None:
-    """PyTorch counts as missing."""
+    """PyTorch and JAX count as missing."""
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else find(name))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("torch", "jax") else find(name))
 
 
 @pytest.mark.slow

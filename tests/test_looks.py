@@ -41,15 +41,9 @@ def test_measured_lesions_equal_whole_passes_over_lesioned_nets(digits):
     net = digits_net()
     images, labels = digits.train_x, digits.train_y
     assert len(images) > 2 * measurement.ROWS, "several batches, the last one short"
-    error, loss, flips = measurement.close_each(net, images, labels)
-    classes = net.predict(as_inputs(images, net.dtype)).argmax(axis=1)
-    for l in range(net.depth):
-        lesioned = closed(net, l)
-        np.testing.assert_allclose((loss[l], 1 - error[l]), evaluate(lesioned, images, labels, LOSS), rtol=1e-10)
-        anew = lesioned.predict(as_inputs(images, net.dtype)).argmax(axis=1)
-        assert flips[l] == np.mean(anew != classes) > 0
-    assert flips[-1] == 0
-    np.testing.assert_allclose((loss[-1], 1 - error[-1]), evaluate(net, images, labels, LOSS), rtol=1e-10)
+    expected = [1 - evaluate(closed(net, layers), images, labels, LOSS)[1] for layers in (*range(net.depth), [])]
+    assert len({*expected}) > 1
+    np.testing.assert_allclose(measurement.close_each(net, images, labels), expected, rtol=1e-10)
     order = np.array([2, 0, 3, 1])
     expected = [1 - evaluate(closed(net, order[:k]), images, labels, LOSS)[1] for k in range(net.depth + 1)]
     np.testing.assert_allclose(measurement.close_in_order(net, images, labels, order), expected, rtol=1e-10)
@@ -303,7 +297,7 @@ def test_a_users_net_has_a_log_and_pictures(name, workdir, refused):
 @pytest.fixture
 def seen(workdir, digits) -> StudyRun:
     """A small net of section 4, looked into."""
-    return train_task(section_4.__name__, Results(section_4.STUDY[""].small(), []).next_tasks()[0], digits)
+    return train_task(section_4.__name__, Results(section_4.STUDY.small(), []).next_tasks()[0], digits)
 
 
 def test_every_net_stands_beside_the_one_that_its_training_began_with(seen, digits):
@@ -312,7 +306,7 @@ def test_every_net_stands_beside_the_one_that_its_training_began_with(seen, digi
     trained = models.trained(config, digits)
     assert (trained.params.flat == run.net.params.flat).all()
     for of, state in ((Training(config, digits).net, net.untrained), (trained, net.trained)):
-        errors = measurement.close_each(of, digits.train_x, digits.train_y).error
+        errors = measurement.close_each(of, digits.train_x, digits.train_y)
         np.testing.assert_allclose(state.errors, errors, rtol=1e-6)
     assert net.score == pytest.approx(run.history.test_score[-1], abs=0.1)
     assert net.untrained.measures["biases lowered"] == 0
@@ -320,14 +314,11 @@ def test_every_net_stands_beside_the_one_that_its_training_began_with(seen, digi
 
 
 @np.errstate(invalid="ignore")  # biases that are alike have no correlation
-def test_blocks_are_idle_by_the_error_by_the_loss_or_by_flips(digits, monkeypatch):
+def test_blocks_are_idle_if_closing_them_hardly_changes_the_error(digits, monkeypatch):
     monkeypatch.setattr(section_4, "LATE", (3, 5))
-    rises = np.array([20.0, 0.19, 0.15, 0.05, -0.15, 0.0, 0.0])  # points of error, and nats; blocks 1 and 2 are early
-    lesioned = measurement.Lesioned(0.01 + rises / 100, 0.02 + rises, abs(rises) / 100)
-    monkeypatch.setattr(measurement, "close_each", lambda *of: lesioned)
+    rises = np.array([20.0, 0.19, 0.15, 0.05, -0.15, 0.0, 0.0])  # points of error; blocks 1 and 2 are early
+    monkeypatch.setattr(measurement, "close_each", lambda *of: 0.01 + rises / 100)
     found = section_4.measures(section_4.see(digits_net(depth=6), digits))
-    assert found["idle by the loss"] == pytest.approx(500 / 6), "1 % of the costliest is 0.2"
-    assert found["idle by the predictions"] == pytest.approx(200 / 6, rel=1e-5)
     assert found["idle at 1"] == pytest.approx(200 / 6), "a block that does harm is not idle"
     assert (found["idle at 0.5"], found["idle at 2"]) == pytest.approx((100 / 6, 500 / 6))
     assert found["costly early"] == 100
@@ -369,10 +360,9 @@ def test_a_verdict_follows_from_the_nets_of_its_setting():
     [
         ("about 60 % idle", {"idle at 2": [90, 91]}, PARTLY),
         ("about 60 % idle", {f"idle at {times:g}": [50, 70] for times in measurement.TIMES}, INCONCLUSIVE),
-        ("closing early ones costs", {"costly early": [100]}, INCONCLUSIVE),  # one net may refute, but not prove it
-        ("closing early ones costs", {"costly early": [79]}, NOT_REPRODUCED),
-        ("most biases decrease", {"biases lowered": [61]}, REPRODUCED),  # a single net's allowance is 10 points
-        ("most biases decrease", {"biases lowered": [59]}, INCONCLUSIVE),
+        ("closing early ones costs", {"costly early": [80, 79]}, INCONCLUSIVE),  # every net has to agree
+        ("closing early ones costs", {"costly early": [79, 79]}, NOT_REPRODUCED),
+        ("most biases decrease", {"biases lowered": [50.1, 50.1]}, REPRODUCED),
         ("classes differ", {"classes differ": [0.511, 0.511]}, REPRODUCED),  # the least size is 0.01
         ("classes differ", {"classes differ": [0.509, 0.509]}, NOT_REPRODUCED),
         ("training makes selective", {"selective": [10.4, 10.6]}, INCONCLUSIVE),  # by ten points
@@ -390,11 +380,12 @@ def test_early_gates_are_open_if_those_of_some_block_are(T, verdict):
     assert (found["early gates are open"], found["most open"]["block"]) == (verdict, 4)
 
 
-def test_nine_nets_have_the_papers_two_biases_and_relu_and_ten_the_searched_setting():
-    searched = [section_4.STUDY[of] for of in ("", "searched", "deep")]
-    assert [len(Results(study, []).next_tasks(least=99)) for study in searched] == [9, 10, 1]
-    search = load("depth_search").contents
-    assert {seed % search.REPEAT for seed in section_4.SEARCHED_SEEDS} == {97}
+def test_nine_nets_have_the_papers_two_biases_and_relu():
+    tasks = Results(section_4.STUDY, []).next_tasks(least=99)
+    assert [(of.config.activation, round(of.config.gate_bias, 1)) for of in tasks[::3]] == [
+        *(("relu", -4.7), ("tanh", -2), ("tanh", -4))
+    ]
+    assert len(tasks) == 9
 
 
 # --------------------------------------------------------------------------------- the net for CIFAR-10

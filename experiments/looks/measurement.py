@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from highway_networks import Dataset, DeepNet, as_inputs, softmax_cross_entropy
+from highway_networks import Dataset, DeepNet, as_inputs
 
 ROWS = 512  # images a batch: their activations fit in the processor's cache
 CLOSED, OPEN = 0.1, 0.5  # a gate is closed if T is below, open if T is above
@@ -123,29 +123,17 @@ def class_differences(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> t
 # ------------------------------------------------------------------------------------------- closing
 
 
-class Lesioned(NamedTuple):
-    """Values with each block closed and, last, with none, (L+1,); `flips`: share of images whose prediction changes."""
-
-    error: np.ndarray
-    loss: np.ndarray
-    flips: np.ndarray
-
-
-def close_each(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Lesioned:
-    """Measure a net with each block closed in turn.
+def close_each(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the error with each block closed in turn and, last, with none, (L+1,).
 
     A closed block passes on its input, so the pass continues from there: half a forward pass on average.
     """
-    wrong, loss, flips = np.zeros((3, net.depth + 1))
+    wrong = np.zeros(net.depth + 1)
     for part, x in in_batches(net, images, "lesions"):
-        y, found = labels[part], []
         for l, x_l in enumerate(walk(net, x)):
             logits = net.forward_from(x_l, min(l + 1, net.depth))
-            found.append(logits.argmax(axis=1))
-            loss[l] += softmax_cross_entropy(logits, y)[0] * len(y)
-        wrong += np.count_nonzero(found != y, axis=1)
-        flips += np.count_nonzero(found != found[-1], axis=1)
-    return Lesioned(*(total / len(labels) for total in (wrong, loss, flips)))
+            wrong[l] += np.count_nonzero(logits.argmax(axis=1) != labels[part])
+    return wrong / len(labels)
 
 
 def rises(errors: Sequence[float]) -> np.ndarray:

@@ -3,7 +3,7 @@
     for part, x in in_batches(net, images): ...               a slice of the images, and x_0 (D, B)
     for part, l, x, T, y in by_block(net, images): ...        what block l = 0..L-1 gets, its gate, and what it returns
     for y in walk(net, x, blocks): ...                        run these blocks alone, which closes all others
-    for y in walk(net, x, blocks, T=given): ...               run them with gates (or H) that are given
+    for y in walk(net, x, blocks, T=given): ...               run them with gates that are given
     net.forward_from(y, net.depth)                            the logits of what came out
 
 On these stand means over images (`measure_gates`, `mean_gates`, `class_means`) and the cost of closing blocks
@@ -49,19 +49,18 @@ def by_block(net: DeepNet, images: np.ndarray, label: str = "gates") -> Iterator
             x = y
 
 
-def walk(net: DeepNet, x: np.ndarray, blocks: Iterable[int] | None = None, **given: np.ndarray) -> Iterator[np.ndarray]:
+def walk(
+    net: DeepNet, x: np.ndarray, blocks: Iterable[int] | None = None, T: np.ndarray | None = None
+) -> Iterator[np.ndarray]:
     """Yield x (D, B) and the output (D, B) of each of these blocks, by default all, in their order.
 
-    given   H or T of all blocks, (L, D, B), in place of the net's own: then y = H·T + x·(1 − T), eq. 3
+    T   gates of all blocks, (L, D, B), in place of the net's own: then y = H·T + x·(1 − T), eq. 3
     """
     yield x
     for l in range(net.depth) if blocks is None else blocks:
         z, y = next(net.iterate_blocks(x, l))
-        for branch, values in given.items():
-            z[net.block.branches.index(branch)] = values[l]
-        if given:
-            H, T = z
-            y = (H - x) * T + x
+        if T is not None:
+            y = (z[net.block.branches.index("H")] - x) * T[l] + x
         yield (x := y)
 
 

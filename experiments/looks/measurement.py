@@ -105,18 +105,10 @@ def class_means(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndar
     return (sums / np.maximum(np.bincount(labels, minlength=classes), 1)[:, None]).swapaxes(0, 1)
 
 
-def class_differences(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the mean T of each class less that of all images, (K, L, D), and two means of |difference|, (L,) each.
-
-    The first is over the classes, the second over random groups of the same sizes, which shows what chance makes.
-    """
-
-    def differences(groups: np.ndarray) -> np.ndarray:
-        means = class_means(net, images, groups)
-        return means - np.average(means, axis=0, weights=np.bincount(groups, minlength=len(means)))
-
-    by_class, by_chance = differences(labels), differences(np.random.default_rng(SEED).permutation(labels))
-    return by_class, *(np.abs(of).mean(axis=(0, 2)) for of in (by_class, by_chance))
+def class_differences(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the mean T of each class less that of all images, (K, L, D)."""
+    means = class_means(net, images, labels)
+    return means - np.average(means, axis=0, weights=np.bincount(labels, minlength=len(means)))
 
 
 # ------------------------------------------------------------------------------------------- closing

@@ -31,7 +31,7 @@ from ..common_figures import PAPER as PAPER_SETTING
 from ..quotes import PAPER
 from ..study import Results, StudyRun, Task
 from . import measurement, models
-from .measurement import CLOSED, IDLE, RARE, TIMES, idle_share, rises
+from .measurement import CLOSED, IDLE, RARE, SEED, TIMES, idle_share, rises
 
 FIRST, LATE = 15, (15, 45)  # the paper's first layers, and those that it finds idle, counted from 1
 ABOUT = 10  # points: margin of "about 60 % of the layers"
@@ -62,7 +62,8 @@ def see(net: DeepNet, data: Dataset) -> Seen:
     """Measure a net as gate_maps, class_routing and lesions do."""
     images, labels, b_T = data.train_x, data.train_y, net.params["b_T"]
     gates, errors = measurement.measure_gates(net, images), measurement.close_each(net, images, labels)
-    _, by_class, by_chance = measurement.class_differences(net, images, labels)
+    groups = np.random.default_rng(SEED).permutation(labels)  # of the same sizes: they show what chance makes
+    by_class, by_chance = (abs(measurement.class_differences(net, images, of)[:, :FIRST]) for of in (labels, groups))
     bias = b_T.mean(axis=1)
     measures = {
         "biases lowered": 100 * np.mean(b_T < net.config["gate_bias"]),
@@ -74,8 +75,8 @@ def see(net: DeepNet, data: Dataset) -> Seen:
         "selective": 100 * np.mean((gates.open >= RARE) & (gates.open <= 1 - RARE)),
         "selective, rare ones too": 100 * np.mean((gates.open > 0) & (gates.open < 1)),
         "change in the first": 100 * gates.change[:FIRST].sum() / gates.change.sum(),
-        "classes differ": by_class[:FIRST].mean(),
-        "groups differ": by_chance[:FIRST].mean(),
+        "classes differ": by_class.mean(),
+        "groups differ": by_chance.mean(),
     }
     return Seen({name: rounded(value) for name, value in measures.items()}, rounded_all(errors))
 

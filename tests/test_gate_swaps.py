@@ -53,9 +53,7 @@ def test_a_net_errs_as_ever_with_its_own_gates_and_otherwise_with_those_of_other
     _, score = evaluate(net, digits.test_x, digits.test_y, LOSSES["cross-entropy"])
     assert seen.error[OWN] == pytest.approx(1 - score, abs=1e-4)
     partners = gate_swaps.draw_partners(digits.test_y, np.random.default_rng(task.config.seed))[OTHER]
-    classes = net.predict(as_inputs(digits.test_x, net.dtype)).argmax(axis=1)
     found = gate_swaps.predict(net, digits.test_x, gate_swaps.from_images(net, digits.test_x[partners]))
-    assert seen.changed["trained"] == pytest.approx(np.mean(found != classes), abs=1e-4)
     assert seen.error[OTHER] == pytest.approx(np.mean(found != digits.test_y), abs=1e-4)
 
 
@@ -72,7 +70,7 @@ def test_the_papers_setting_and_ours_are_judged_by_intervals_and_not_by_means(pa
 
     def swaps(rise: float) -> NetSwaps:
         errors = dict.fromkeys(KINDS, 0.5) | {OWN: 0.3, OVERALL_MEAN: 0.3 + rise / 100, SAME: 0.3 - 0.2 * rise / 100}
-        return NetSwaps(errors, {})
+        return NetSwaps(errors)
 
     study = gate_swaps.models.look_at(NetSwaps, gate_swaps.models.BY_SETTING, range(2))
     rises = [rise for seeds in (others[0], papers, others[1]) for rise in seeds]

@@ -11,9 +11,8 @@ Not stated there, assumed here: the ranges below, batches of 128, no clipping, e
 Ours: successive halving (Jamieson & Talwalkar 2016). All settings are trained for a tenth of the epochs, the best
 quarter of each arm for a fifth, the best tenth to the end, each by the schedule of the whole training; the loss is the
 mean over an epoch's batches. Each arm's two best settings are then trained again, from three other seeds, and the loss
-is measured on all training images; highway nets of 50 and 100 layers from ten more seeds; the best setting of the other
-activation at 50 layers; and the two best settings for the paper's epochs. For more epochs the schedule is stretched: it
-ends at the same rate.
+is measured on all training images; highway nets of 50 and 100 layers from ten more seeds; and the two best settings for
+the paper's epochs. For more epochs the schedule is stretched: it ends at the same rate.
 
 Rules of the verdicts. Losses are decimal logarithms of a run's lowest, averaged over an arm's settings and compared by
 the 95 % interval over seeds (Welch). Runs that diverge are left out, and their number stands beside.
@@ -26,20 +25,16 @@ the 95 % interval over seeds (Welch). Runs that diverge are left out, and their 
   count with their lowest earlier loss. If it is above 2 in one way of the two alone, the claim holds in part.
 - Faster: the logarithm of the loss, averaged over all epochs, is lower, at each depth. It needs no level, so it has no
   runs that never reach one.
-- Same activation, a question of ours: at 50 layers, the best tanh and the best ReLU setting of each kind of block, from
-  all seeds. The interval of plain minus highway is above 0. A diverged run counts with its lowest earlier loss.
-- Test images, a question of ours: at 10 and 20 layers, where plain nets train, too, highway nets are at most half a
-  point of accuracy worse.
-The runs of most epochs judge all of these but "perform like", which has seeds of its own, and "same activation". The
-paper's axis ends after 400 epochs. A shorter training can reach an amount (1e-4, two orders of magnitude), but not
-refute it: its curves still fall, so to miss it is inconclusive.
+The runs of most epochs judge all of these but "perform like", which has seeds of its own. The paper's axis ends after
+400 epochs. A shorter training can reach an amount (1e-4, two orders of magnitude), but not refute it: its curves still
+fall, so to miss it is inconclusive.
 
 The rules were written after the search and its repeats, before the further logs. Some were changed after these logs:
 "judge alone" after that of the new seeds, "of most epochs" when 2 of 48 runs of 400 epochs had ended. After all logs:
-"for the best setting" (both settings before), "those of 100 layers" (each step before), both ways to count diverged
-runs (left out before), "from all seeds" (the same seeds before), and the question about test images.
+"for the best setting" (both settings before), "those of 100 layers" (each step before) and both ways to count diverged
+runs (left out before). Two questions of ours, on nets of the same activation and on test images, are in commit 405c2b5.
 
-    python -m experiments depth_search run --jobs 2    all of it; then saves the best highway nets
+    python -m experiments depth_search run --jobs 2    all of it; then saves the best highway net of 50 layers
 """
 
 import math
@@ -62,7 +57,7 @@ from highway_lab.training import Training
 from highway_networks import Config, Dataset, rounded
 
 from . import study_command
-from .claims import ACCURACY_MARGIN, LOSS_MARGIN, combine, judge_about, judge_as_good, judge_better, of_learners
+from .claims import LOSS_MARGIN, combine, judge_about, judge_as_good, judge_better, of_learners
 from .common import CHANCE, CHANCE_LOSS
 from .common_figures import draw_losses
 from .study import DIVERGED, Arm, Cell, Results, Setting, Stage, Study, StudyRun, Task
@@ -75,12 +70,11 @@ N_TRAIN, BATCH_SIZE = 60_000, 128
 SETTINGS, EPOCHS, PAPER_EPOCHS = 100, 40, 400
 SEEDS, NEW_SEEDS = range(1, 4), range(4, 14)
 REPEAT = 1_000_000  # distance between the seeds of a setting
-FIXED = 50  # layers of the nets whose activations are compared
 LEVEL = 0.25  # training loss below which nets have learned
 TARGET = 1e-4  # training loss that the paper's plain nets of SHALLOW layers reach
 ORDERS = 2  # of magnitude, by which the paper's highway nets of 100 layers are better
 SCORES = "train_loss", "train_score", "test_loss", "test_score", "grad_norm", "seconds"
-KEPT = {layers: Path("models") / f"highway-{layers}.npz" for layers in DEEP}  # nets that other experiments look into
+KEPT = {50: Path("models/highway-50.npz")}  # by layers, nets that other experiments look into
 
 # Rates and distances from 1 are drawn log-uniformly, as their order of magnitude matters: "last rate" is the last
 # epoch's rate as a share of the first's, momentum lies in 0.5 to 0.99. Gate biases (highway nets) are drawn uniformly.
@@ -101,11 +95,6 @@ class Search(Study):
         """Return a cell's settings; the first ones depend neither on their number nor on other cells."""
         rng = np.random.default_rng([0, [*UNITS].index(cell.arm), cell.depth + 1])
         return [(index, *draw(cell.arm, rng)) for index in range(self.settings)]
-
-    def varied(self, cell: Cell, stage: Stage, settings: Sequence[Setting]) -> Sequence[Setting]:
-        """Return the settings, best first; for the other activation, the best that has not the best one's."""
-        others = [of for of in settings if of[1] != settings[0][1]]
-        return others[:1] if stage.result == "other activation" else settings
 
     def around(self, *_: Any) -> list[Setting]:
         """Return none: what is drawn has no neighbours."""
@@ -176,7 +165,6 @@ STUDY = Search(
         Stage(
             lambda of: NEW_SEEDS if of.arm == "highway" and of.depth >= 49 else (), EPOCHS, best=2, result="new seeds"
         ),
-        Stage(lambda cell: SEEDS if cell.depth + 1 == FIXED else (), EPOCHS, result="other activation"),
         Stage(SEEDS, PAPER_EPOCHS, best=2, result="long"),
     ),
     configure=configure,
@@ -208,16 +196,6 @@ def best_run(results: Results, layers: int) -> StudyRun:
     return min(runs_of(results, "scored")["highway", layers], key=results.study.criteria["lowest loss"])
 
 
-def of_activation(results: Results, activation: str) -> Nets:
-    """Return, by net of FIXED layers, the runs of its best setting of an activation from all seeds."""
-    found = {}
-    for cell in (of for of in results.finished if of.depth + 1 == FIXED):
-        best = next(of for of in results.study.ranked(results.tried(cell), "lowest loss") if of[1] == activation)
-        stages = (results.settings(cell, stage) for stage in ("scored", "new seeds", "other activation"))
-        found[cell.arm, FIXED] = [run for runs in stages for run in runs.get(best, ())]
-    return found
-
-
 def at_chance(run: StudyRun) -> bool:
     """Tell whether a run finished with at most twice the accuracy of guessing."""
     return not run.diverged and run.accuracy <= 2 * CHANCE
@@ -243,11 +221,10 @@ def lead(runs: Nets, layers: int, **how: Any) -> Interval:
 
 
 RULES = {  # how each difference is judged, and the margin
-    **dict.fromkeys(("degrade", "top plain", "faster", "activation"), (judge_better, LOSS_MARGIN)),
+    **dict.fromkeys(("degrade", "top plain", "faster"), (judge_better, LOSS_MARGIN)),
     **dict.fromkeys(("level", "orders"), (judge_better, 0)),
     "like": (judge_about, LOSS_MARGIN),
     "top highway": (judge_as_good, LOSS_MARGIN),
-    "test": (judge_as_good, ACCURACY_MARGIN),
 }
 
 
@@ -272,8 +249,6 @@ def numbers(results: Results) -> dict:
         "top plain": {of: difference(few("plain", of), few("plain", *SHALLOW)) for of in DEEP},
         "top highway": {of: difference(few("highway", *SHALLOW), few("highway", of)) for of in DEEP},
         "faster": {of: lead(long, of, value=log_curve) for of in LAYERS},
-        "test": {of: lead(long, of, value=lambda run: -100 * run.accuracy) for of in SHALLOW},
-        "activation": {of: lead(of_activation(results, of), FIXED, diverged=True) for of in INIT},
     }
     orders = {
         "finished": lead(long, 100),

@@ -109,7 +109,7 @@ class Examined:
 
 def see(net: DeepNet, data: Dataset) -> Seen:
     """Measure a net on all training pairs."""
-    error, *_ = measurement.close_each(net, data.train_x, data.train_y)
+    error = measurement.close_each(net, data.train_x, data.train_y)
     from_back = measurement.close_in_order(net, *measurement.closing_images(data), np.arange(net.depth)[::-1])
     return Seen(
         error=rounded(error[-1]),

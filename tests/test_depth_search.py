@@ -175,9 +175,7 @@ def diverge(run: StudyRun, loss: float = 1.0) -> None:
 
 
 def test_the_papers_own_losses_reproduce_all_its_claims():
-    found = judged()["verdict"]
-    del found["activation"]
-    assert {*found.values()} == {REPRODUCED}
+    assert {*judged()["verdict"].values()} == {REPRODUCED}
 
 
 PLAIN_ALIKE = {("plain", layers): 1e-4 for layers in ds.LAYERS}
@@ -200,7 +198,6 @@ HIGHWAY_WORSE = {("highway", 50): 1e-3, ("highway", 100): 1e-3}
         ({("plain", 100): 1e-3}, "orders", NOT_REPRODUCED),
         ({("highway", layers): 1e3 for layers in ds.LAYERS}, "faster", NOT_REPRODUCED),
         ({("highway", 100): 1e3}, "faster", PARTLY),
-        ({("plain", 50): 6e-5}, "activation", NOT_REPRODUCED),
     ],
 )
 def test_other_losses_give_other_verdicts(changes, claim, verdict):
@@ -238,13 +235,3 @@ def test_runs_at_chance_count_as_guesses_like_those_that_diverge():
     found = judged(change=change)
     assert found["at_chance"] == {net: 2 * (net[1] == 100) for net in PAPER}
     assert found["higher"]["guesses"] < found["higher"]["all"]
-
-
-@pytest.mark.parametrize(("points", "verdict"), [(-0.3, REPRODUCED), (-0.8, NOT_REPRODUCED), (0.8, REPRODUCED)])
-def test_highway_nets_may_be_worse_on_test_images_by_less_than_the_margin(points, verdict):
-    def change(run: StudyRun, net: tuple[str, int], _: int) -> None:
-        run.measured.score += points / 100 * (net[0] == "highway" and net[1] <= 20)
-
-    found = judged(change=change)
-    assert found["verdict"]["test"] == verdict
-    assert found["lead"]["test"][10].value == pytest.approx(points, abs=1e-6)

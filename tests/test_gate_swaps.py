@@ -5,8 +5,7 @@ import pytest
 from helpers import digits_net
 
 from experiments.looks import gate_swaps, measurement
-from experiments.looks.gate_swaps import GATES, KINDS, OTHER, OVERALL_MEAN, OWN, SAME, STATES, NetSwaps
-from experiments.looks.measurement import walk
+from experiments.looks.gate_swaps import KINDS, OTHER, OVERALL_MEAN, OWN, SAME, NetSwaps
 from experiments.study import Results, StudyRun
 from highway_networks import LOSSES, DeepNet, as_inputs, evaluate
 
@@ -15,11 +14,6 @@ from highway_networks import LOSSES, DeepNet, as_inputs, evaluate
 def few(digits) -> tuple[np.ndarray, np.ndarray]:
     """Images and labels: more than one batch."""
     return digits.train_x[: measurement.ROWS + 90], digits.train_y[: measurement.ROWS + 90]
-
-
-def last(states) -> np.ndarray:
-    *_, y = states
-    return y
 
 
 def test_partners_are_others_of_the_class_that_is_asked_for(digits):
@@ -35,8 +29,7 @@ def test_partners_are_others_of_the_class_that_is_asked_for(digits):
 def test_donors_give_what_they_compute_or_the_mean_of_a_class(digits):
     net, part = digits_net(), slice(10, 30)
     _, cache = net.forward(as_inputs(digits.test_x[part], net.dtype))
-    for branch, expected in ((GATES, cache.T), (STATES, cache.H)):
-        np.testing.assert_allclose(gate_swaps.from_images(net, digits.test_x, branch)(part), expected, rtol=1e-12)
+    np.testing.assert_allclose(gate_swaps.from_images(net, digits.test_x)(part), cache.T, rtol=1e-12)
     means = np.random.default_rng(0).random((10, net.depth, net.hidden))
     given = gate_swaps.from_means(means, digits.test_y)(part)
     assert np.array_equal(given[:, :, 3], means[digits.test_y[13]])
@@ -49,21 +42,8 @@ def test_where_gates_alone_decide_each_image_becomes_its_donor(few):
     net.params["b_H"][...], net.params["W_out"][...] = 1, np.eye(10)
     donors = np.roll(labels, 7)
     given = np.broadcast_to(np.eye(10)[:, donors], (2, 10, len(labels)))
-    found = gate_swaps.predict(net, images, GATES, lambda part: given[:, :, part])
+    found = gate_swaps.predict(net, images, lambda part: given[:, :, part])
     np.testing.assert_array_equal(found, donors)
-
-
-def test_gates_given_to_one_layer_leave_those_before_and_after_their_own(few):
-    net, (images, labels) = digits_net(), few
-    donor = gate_swaps.from_images(net, images[::-1], GATES)
-    given, x_0 = donor(slice(0, len(labels))), net.embed(as_inputs(images, net.dtype))
-    expected = []
-    for layer in range(net.depth):
-        x = x_0
-        for l in range(net.depth):
-            x = last(walk(net, x, [l], **({"T": given} if l == layer else {})))
-        expected.append(np.mean(net.forward_from(x, net.depth).argmax(axis=1) != labels))
-    assert gate_swaps.measure_layers(net, images, labels, donor) == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_net_errs_as_ever_with_its_own_gates_and_otherwise_with_those_of_others(digits, workdir):
@@ -73,14 +53,8 @@ def test_a_net_errs_as_ever_with_its_own_gates_and_otherwise_with_those_of_other
     _, score = evaluate(net, digits.test_x, digits.test_y, LOSSES["cross-entropy"])
     assert seen.error[OWN] == pytest.approx(1 - score, abs=1e-4)
     partners = gate_swaps.draw_partners(digits.test_y, np.random.default_rng(task.config.seed))[OTHER]
-    classes = net.predict(as_inputs(digits.test_x, net.dtype)).argmax(axis=1)
-    for branch, name in ((GATES, "gates"), (STATES, "states")):
-        donor = gate_swaps.from_images(net, digits.test_x[partners], branch)
-        found = gate_swaps.predict(net, digits.test_x, branch, donor)
-        assert seen.as_donor[name] == pytest.approx(np.mean(found == digits.test_y[partners]), abs=1e-4)
-        if branch == GATES:
-            assert seen.changed["trained"] == pytest.approx(np.mean(found != classes), abs=1e-4)
-            assert seen.error[OTHER] == pytest.approx(np.mean(found != digits.test_y), abs=1e-4)
+    found = gate_swaps.predict(net, digits.test_x, gate_swaps.from_images(net, digits.test_x[partners]))
+    assert seen.error[OTHER] == pytest.approx(np.mean(found != digits.test_y), abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +70,7 @@ def test_the_papers_setting_and_ours_are_judged_by_intervals_and_not_by_means(pa
 
     def swaps(rise: float) -> NetSwaps:
         errors = dict.fromkeys(KINDS, 0.5) | {OWN: 0.3, OVERALL_MEAN: 0.3 + rise / 100, SAME: 0.3 - 0.2 * rise / 100}
-        return NetSwaps(errors, {}, {}, {})
+        return NetSwaps(errors)
 
     study = gate_swaps.models.look_at(NetSwaps, gate_swaps.models.BY_SETTING, range(2))
     rises = [rise for seeds in (others[0], papers, others[1]) for rise in seeds]

@@ -1,6 +1,5 @@
 """Looking into trained nets: gates, classes, lesions, the nets that are looked into, and the verdicts on section 4."""
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,27 +40,21 @@ def test_measured_lesions_equal_whole_passes_over_lesioned_nets(digits):
     net = digits_net()
     images, labels = digits.train_x, digits.train_y
     assert len(images) > 2 * measurement.ROWS, "several batches, the last one short"
-    error, loss, flips = measurement.close_each(net, images, labels)
-    classes = net.predict(as_inputs(images, net.dtype)).argmax(axis=1)
-    for l in range(net.depth):
-        lesioned = closed(net, l)
-        np.testing.assert_allclose((loss[l], 1 - error[l]), evaluate(lesioned, images, labels, LOSS), rtol=1e-10)
-        anew = lesioned.predict(as_inputs(images, net.dtype)).argmax(axis=1)
-        assert flips[l] == np.mean(anew != classes) > 0
-    assert flips[-1] == 0
-    np.testing.assert_allclose((loss[-1], 1 - error[-1]), evaluate(net, images, labels, LOSS), rtol=1e-10)
+    expected = [1 - evaluate(closed(net, layers), images, labels, LOSS)[1] for layers in (*range(net.depth), [])]
+    assert len({*expected}) > 1
+    np.testing.assert_allclose(measurement.close_each(net, images, labels), expected, rtol=1e-10)
     order = np.array([2, 0, 3, 1])
     expected = [1 - evaluate(closed(net, order[:k]), images, labels, LOSS)[1] for k in range(net.depth + 1)]
     np.testing.assert_allclose(measurement.close_in_order(net, images, labels, order), expected, rtol=1e-10)
 
 
-def test_given_branches_take_the_place_of_a_nets_own(digits):
+def test_given_gates_take_the_place_of_a_nets_own(digits):
     net, other = digits_net(), digits_net(gate_bias=1.0)
     _, own = net.forward(as_inputs(digits.test_x[:50], net.dtype))
     _, given = other.forward(as_inputs(digits.test_x[50:100], net.dtype))
     x = own.x[0]
-    for branches in ({}, {"T": own.T}, {"H": own.H}):
-        np.testing.assert_allclose(list(walk(net, x, **branches)), own.x, atol=1e-12)
+    for T in (None, own.T):
+        np.testing.assert_allclose(list(walk(net, x, T=T)), own.x, atol=1e-12)
     *_, none = walk(net, x, T=np.zeros_like(own.T))
     np.testing.assert_array_equal(none, x)
     _, first = walk(net, x, [2], T=given.T)
@@ -138,7 +131,6 @@ def test_measures_count_gates_as_they_say(digits, monkeypatch):
     assert found["biases lowered"] == 50
     assert (found["closed"], found["closed on average"]) == (37.5, 50)
     assert (found["selective, rare ones too"], found["selective"]) == (50, 25)
-    assert found["T falls"] == -1  # two layers: the second has the higher bias and the higher mean
     assert found["change in the first"] == 95
 
 
@@ -149,10 +141,11 @@ def test_class_means_average_to_the_overall_mean(digits):
     _, cache = net.forward(as_inputs(images, net.dtype))
     for digit in range(10):
         np.testing.assert_allclose(means[digit], cache.T[:, :, labels == digit].mean(axis=2), rtol=1e-12)
-    difference, size, by_chance = measurement.class_differences(net, images, labels)
+    difference = measurement.class_differences(net, images, labels)
     np.testing.assert_allclose(difference, means - measurement.measure_gates(net, images).T, atol=1e-14)
-    np.testing.assert_allclose(size, np.abs(difference).mean(axis=(0, 2)), rtol=1e-12)
-    assert (by_chance < size).all()
+    found = section_4.see(net, digits).measures
+    assert found["classes differ"] == pytest.approx(np.abs(difference).mean(), rel=1e-5)
+    assert found["groups differ"] < found["classes differ"] / 2
 
 
 def test_features_are_what_whole_caches_hold(digits):
@@ -166,45 +159,22 @@ def test_features_are_what_whole_caches_hold(digits):
 @pytest.mark.filterwarnings("error")
 def test_classifiers_find_classes_only_where_there_are_any():
     rng = np.random.default_rng(2)
-    labels = rng.integers(0, 10, (3, 600))
-    clear, noise, constant = np.eye(10)[labels], rng.normal(size=(3, 600, 10)), np.full((3, 600, 10), 0.12)
+    labels = rng.integers(0, 10, (2, 600))
+    clear, noise, constant = np.eye(10)[labels], rng.normal(size=(2, 600, 10)), np.full((2, 600, 10), 0.12)
     for vectors, low, high in ((clear, 1, 1), (noise, 0, 0.2), (constant, 0, 0.2)):
-        scores = class_routing.classify(vectors, labels)
-        assert len(scores) == 2, "two sets beside the one that is fitted"
-        assert low <= np.min(scores) <= np.max(scores) <= high, scores
-
-
-@pytest.mark.parametrize(("n", "n_fitted", "n_validation"), [(60_000, 10_000, 1_666), (1437, 1198, 239)])
-def test_no_classifier_was_fitted_to_a_validation_image(n, n_fitted, n_validation):
-    fitted, validating = class_routing.choose_images(n)
-    assert (len(fitted), len(validating)) == (n_fitted, n_validation)
-    assert len({*fitted, *validating}) == n_fitted + n_validation
-    assert max(*fitted, *validating) < n
+        assert low <= class_routing.classify(vectors, labels) <= high
 
 
 @pytest.mark.slow
-def test_accuracies_are_of_their_layer_and_the_test_images_have_no_say_in_the_choice(digits):
-    """With other labels of the test images the same layer is chosen."""
+def test_accuracies_are_of_their_layer(digits):
     net, untrained = digits_net(depth=3), digits_net(depth=3)
     net.params["W_T"][1, 1:] = 0  # a single gate of the second layer knows anything of the image
     untrained.params["W_T"][...] = 0  # and none of this net's at all, but for one
     untrained.params["W_T"][:, 0, 0] = 1
     few = digits._replace(train_x=digits.train_x[:400], train_y=digits.train_y[:400])
-    mislabelled = few._replace(test_y=few.test_y[::-1])
-    found, other = (class_routing.measure_accuracies(net, untrained, of) for of in (few, mislabelled))
-    for kind in ("validation", "test"):
-        gates, outputs, of_untrained, pixels = (getattr(of, kind) for of in found.values())
-        first, second, third = gates
-        assert min(first, third, *outputs, *pixels) > max(second, *of_untrained) + 0.1
-    assert np.argmax(found["gates"].validation) in (0, 2)
-    assert found["gates"].validation == other["gates"].validation
-    assert found["gates"].test != other["gates"].test
-
-
-def test_the_least_lead_is_that_of_the_worst_block():
-    lead = class_routing.least_lead([0.8] * 48 + [0.6], [0.5] * 49, 10_000)
-    assert lead.value == pytest.approx(10)
-    assert lead.half == pytest.approx(196 * math.sqrt((0.25 + 0.24) / 10_000))
+    gates, outputs, of_untrained, pixels = class_routing.measure_accuracies(net, untrained, few).values()
+    first, second, third = gates
+    assert min(first, third, *outputs, *pixels) > max(second, *of_untrained) + 0.1
 
 
 # ---------------------------------------------------------------------------------------- which net
@@ -303,7 +273,7 @@ def test_a_users_net_has_a_log_and_pictures(name, workdir, refused):
 @pytest.fixture
 def seen(workdir, digits) -> StudyRun:
     """A small net of section 4, looked into."""
-    return train_task(section_4.__name__, Results(section_4.STUDY[""].small(), []).next_tasks()[0], digits)
+    return train_task(section_4.__name__, Results(section_4.STUDY.small(), []).next_tasks()[0], digits)
 
 
 def test_every_net_stands_beside_the_one_that_its_training_began_with(seen, digits):
@@ -312,22 +282,18 @@ def test_every_net_stands_beside_the_one_that_its_training_began_with(seen, digi
     trained = models.trained(config, digits)
     assert (trained.params.flat == run.net.params.flat).all()
     for of, state in ((Training(config, digits).net, net.untrained), (trained, net.trained)):
-        errors = measurement.close_each(of, digits.train_x, digits.train_y).error
+        errors = measurement.close_each(of, digits.train_x, digits.train_y)
         np.testing.assert_allclose(state.errors, errors, rtol=1e-6)
     assert net.score == pytest.approx(run.history.test_score[-1], abs=0.1)
     assert net.untrained.measures["biases lowered"] == 0
     assert 0 < net.trained.measures["biases lowered"] < 100
 
 
-@np.errstate(invalid="ignore")  # biases that are alike have no correlation
-def test_blocks_are_idle_by_the_error_by_the_loss_or_by_flips(digits, monkeypatch):
+def test_blocks_are_idle_if_closing_them_hardly_changes_the_error(digits, monkeypatch):
     monkeypatch.setattr(section_4, "LATE", (3, 5))
-    rises = np.array([20.0, 0.19, 0.15, 0.05, -0.15, 0.0, 0.0])  # points of error, and nats; blocks 1 and 2 are early
-    lesioned = measurement.Lesioned(0.01 + rises / 100, 0.02 + rises, abs(rises) / 100)
-    monkeypatch.setattr(measurement, "close_each", lambda *of: lesioned)
+    rises = np.array([20.0, 0.19, 0.15, 0.05, -0.15, 0.0, 0.0])  # points of error; blocks 1 and 2 are early
+    monkeypatch.setattr(measurement, "close_each", lambda *of: 0.01 + rises / 100)
     found = section_4.measures(section_4.see(digits_net(depth=6), digits))
-    assert found["idle by the loss"] == pytest.approx(500 / 6), "1 % of the costliest is 0.2"
-    assert found["idle by the predictions"] == pytest.approx(200 / 6, rel=1e-5)
     assert found["idle at 1"] == pytest.approx(200 / 6), "a block that does harm is not idle"
     assert (found["idle at 0.5"], found["idle at 2"]) == pytest.approx((100 / 6, 500 / 6))
     assert found["costly early"] == 100
@@ -336,13 +302,13 @@ def test_blocks_are_idle_by_the_error_by_the_loss_or_by_flips(digits, monkeypatc
 
 GOOD = {  # two nets that fulfil all sentences, trained and untrained
     **{"biases lowered": [90, 91], "closed": [90, 91], "change in the first": [70, 71], "selective": [50, 51]},
-    **{"classes differ": [1.5, 1.5], "groups differ": [0.5, 0.5], "biases rise": [0.6, 0.6], "T falls": [0.3, 0.3]},
+    **{"classes differ": [1.5, 1.5], "groups differ": [0.5, 0.5]},
     **{"costly early": [100, 80], "late change": [0.01, 0.01]},
     **{f"idle at {times:g}": [60, 61] for times in measurement.TIMES},
 }
 BAD = {  # and two that fulfil none
     **{name: [10, 11] for name in ("biases lowered", "closed", "change in the first")},
-    **{"selective": [0, 1], "classes differ": [0.505, 0.505], "T falls": [-0.3, -0.3]},
+    **{"selective": [0, 1], "classes differ": [0.505, 0.505]},
     **{"costly early": [79, 0], "late change": [1, 1.1]},
     **{f"idle at {times:g}": [90, 91] for times in measurement.TIMES},
 }
@@ -369,10 +335,9 @@ def test_a_verdict_follows_from_the_nets_of_its_setting():
     [
         ("about 60 % idle", {"idle at 2": [90, 91]}, PARTLY),
         ("about 60 % idle", {f"idle at {times:g}": [50, 70] for times in measurement.TIMES}, INCONCLUSIVE),
-        ("closing early ones costs", {"costly early": [100]}, INCONCLUSIVE),  # one net may refute, but not prove it
-        ("closing early ones costs", {"costly early": [79]}, NOT_REPRODUCED),
-        ("most biases decrease", {"biases lowered": [61]}, REPRODUCED),  # a single net's allowance is 10 points
-        ("most biases decrease", {"biases lowered": [59]}, INCONCLUSIVE),
+        ("closing early ones costs", {"costly early": [80, 79]}, INCONCLUSIVE),  # every net has to agree
+        ("closing early ones costs", {"costly early": [79, 79]}, NOT_REPRODUCED),
+        ("most biases decrease", {"biases lowered": [50.1, 50.1]}, REPRODUCED),
         ("classes differ", {"classes differ": [0.511, 0.511]}, REPRODUCED),  # the least size is 0.01
         ("classes differ", {"classes differ": [0.509, 0.509]}, NOT_REPRODUCED),
         ("training makes selective", {"selective": [10.4, 10.6]}, INCONCLUSIVE),  # by ten points
@@ -390,11 +355,12 @@ def test_early_gates_are_open_if_those_of_some_block_are(T, verdict):
     assert (found["early gates are open"], found["most open"]["block"]) == (verdict, 4)
 
 
-def test_nine_nets_have_the_papers_two_biases_and_relu_and_ten_the_searched_setting():
-    searched = [section_4.STUDY[of] for of in ("", "searched", "deep")]
-    assert [len(Results(study, []).next_tasks(least=99)) for study in searched] == [9, 10, 1]
-    search = load("depth_search").contents
-    assert {seed % search.REPEAT for seed in section_4.SEARCHED_SEEDS} == {97}
+def test_nine_nets_have_the_papers_two_biases_and_relu():
+    tasks = Results(section_4.STUDY, []).next_tasks(least=99)
+    assert [(of.config.activation, round(of.config.gate_bias, 1)) for of in tasks[::3]] == [
+        *(("relu", -4.7), ("tanh", -2), ("tanh", -4))
+    ]
+    assert len(tasks) == 9
 
 
 # --------------------------------------------------------------------------------- the net for CIFAR-10

@@ -1,14 +1,12 @@
 """Figure 3: do the gates route each class its own way, and do they alone identify the class?
 
 The paper (section 4.1) shows how the mean T over all training samples of one class differs from the mean over all of
-them, for the digits 0 and 7. Here for all ten classes, beside random groups of the same sizes, which show the
-differences that chance makes. What the paper leaves open is measured on test images: logistic regression on one layer's
-gates T, outputs y or gates of an untrained net, and on pixels. The layer that identifies the class best is chosen on
-training images that the classifiers have not seen, though the net has.
+them, for the digits 0 and 7. Here for all ten classes. What the paper leaves open is measured on test images: logistic
+regression on one layer's gates T, outputs y or gates of an untrained net, and on pixels.
 
-The paper's sentence on MNIST is judged by section_4, on nets of its setting; none was trained on CIFAR-100. The 95 %
-interval of the lead of gates over an untrained net's is that of two proportions. (The logs in commit 396bfba also have
-k-means of the gates of all layers at once; those in commit 6305ec0 the classifier by the nearest centroid, too.)
+The paper's sentence on MNIST is judged by section_4, on nets of its setting; none was trained on CIFAR-100. (The logs
+in commit 396bfba also have k-means of the gates of all layers at once; those in commit 6305ec0 the classifier by the
+nearest centroid, too; those in commit 405c2b5 the differences of random groups, and a layer chosen by validation.)
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,9 +17,8 @@ import numpy as np
 from matplotlib.figure import FigureBase
 from tqdm import tqdm
 
-from highway_lab.fields import NotNegative, Share, dict_of, lists_of
+from highway_lab.fields import Share, dict_of, lists_of
 from highway_lab.figures import differences, in_parts, set_title
-from highway_lab.intervals import Interval
 from highway_lab.logs import rounded_all
 from highway_networks import Dataset, DeepNet, as_inputs
 
@@ -31,33 +28,18 @@ from . import models
 from .measurement import DIGITS, SEED, by_block, class_differences
 from .models import Look
 
-FIRST_LAYERS = 15  # in which the paper sees the differences
 DRAWN = 10  # classes whose maps are drawn
 FIT_IMAGES = 10_000  # training images that classifiers are fitted to
-VALIDATION = 1 / 6  # validation images, as a share of FIT_IMAGES
 FEATURES = ("gates", "outputs", "untrained", "pixels")  # what is classified: "untrained" are an untrained net's gates
 ITERATIONS = 1000  # at most, of logistic regression
 
 
 @dataclass
-class Scores:
-    """Accuracies of one kind of features by layer, on validation and test images; pixels are a single layer."""
-
-    validation: lists_of(Share, "layers")
-    test: lists_of(Share, "layers")
-
-
-@dataclass
 class ClassRouting(Look):
-    """What is seen of a net: differences of class means of T from the overall mean, and accuracies of classifiers.
-
-    `size` is the mean |difference| of each layer.
-    """
+    """What is seen of a net: differences of class means of T from the overall mean, and accuracies of classifiers."""
 
     difference: lists_of(float, "K", "L", "D")
-    size: lists_of(NotNegative, "L")
-    size_of_random_groups: lists_of(NotNegative, "L")
-    accuracies: dict_of(FEATURES, Scores)
+    accuracies: dict_of(FEATURES, list[Share])  # on test images, by layer; pixels are a single layer
 
 
 def by_layer(net: DeepNet, images: np.ndarray, outputs: bool = False) -> np.ndarray:
@@ -68,8 +50,8 @@ def by_layer(net: DeepNet, images: np.ndarray, outputs: bool = False) -> np.ndar
     return found
 
 
-def classify(sets: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> list[float]:
-    """Fit logistic regression to the first set of features (n, ...); return the accuracies on the other sets."""
+def classify(sets: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> float:
+    """Fit logistic regression to the first of two sets of features (n, ...); return the accuracy on the second."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -77,20 +59,12 @@ def classify(sets: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> list[f
 
     with threadpool_limits(1):  # once more, as the limit holds only for libraries that are already loaded
         model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=ITERATIONS)).fit(sets[0], labels[0])
-        return [float(model.score(*other)) for other in zip(sets[1:], labels[1:], strict=True)]
+        return float(model.score(sets[1], labels[1]))
 
 
-def choose_images(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices of the training images, of n, that classifiers are fitted to, and of those that validate."""
-    order, n_validation = np.random.default_rng(SEED).permutation(n), int(VALIDATION * min(FIT_IMAGES, n))
-    fitted, validating, _ = np.split(order, np.cumsum([min(FIT_IMAGES, n - n_validation), n_validation]))
-    return fitted, validating
-
-
-def measure_accuracies(net: DeepNet, untrained: DeepNet, data: Dataset) -> dict[str, Scores]:
-    chosen = choose_images(len(data.train_x))
-    sets = *(data.train_x[of] for of in chosen), data.test_x
-    labels = *(data.train_y[of] for of in chosen), data.test_y
+def measure_accuracies(net: DeepNet, untrained: DeepNet, data: Dataset) -> dict[str, list[float]]:
+    fitted = np.random.default_rng(SEED).permutation(len(data.train_x))[:FIT_IMAGES]
+    sets, labels = (data.train_x[fitted], data.test_x), (data.train_y[fitted], data.test_y)
     layers_of = (
         partial(by_layer, net),
         partial(by_layer, net, outputs=True),
@@ -100,14 +74,14 @@ def measure_accuracies(net: DeepNet, untrained: DeepNet, data: Dataset) -> dict[
     found = {}
     for name, features in zip(FEATURES, layers_of, strict=True):
         layers = tqdm([*zip(*map(features, sets), strict=True)], name, leave=False, disable=None)
-        found[name] = Scores(*rounded_all(np.transpose([classify(layer, labels) for layer in layers])))
+        found[name] = rounded_all([classify(layer, labels) for layer in layers])
     return found
 
 
 def measure(net: DeepNet, data: Dataset, common: Look) -> ClassRouting:
-    by_class, *sizes = (rounded_all(of, DIGITS) for of in class_differences(net, data.train_x, data.train_y))
+    by_class = rounded_all(class_differences(net, data.train_x, data.train_y), DIGITS)
     untrained = DeepNet(**net.config, rng=np.random.default_rng(SEED))
-    return ClassRouting(*vars(common).values(), by_class, *sizes, measure_accuracies(net, untrained, data))
+    return ClassRouting(*vars(common).values(), by_class, measure_accuracies(net, untrained, data))
 
 
 DATASET, of_net = models.DATASET, models.of_net
@@ -118,30 +92,9 @@ STUDY = models.looks(ClassRouting, "", "cifar-10", "paper")
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def least_lead(gates: Sequence[float], untrained: Sequence[float], n_test: int) -> Interval:
-    """Return the least lead of gates over untrained gates in any block, in points, given their test accuracies."""
-    pair = min(zip(gates, untrained, strict=True), key=lambda pair: pair[0] - pair[1])
-    variance = sum(share * (1 - share) for share in pair) / n_test
-    return Interval(100 * (pair[0] - pair[1]), 196 * variance**0.5)
-
-
 def numbers(results: Mapping[str, Results]) -> dict:
-    """Return what the page quotes, by data set: accuracies as shares, "best" by validation, and points of lead."""
-
-    def found(seen: ClassRouting, n_test: int) -> dict:
-        test = {kind: of.test for kind, of in seen.accuracies.items()}
-        sizes = {"classes": seen.size, "random groups": seen.size_of_random_groups}
-        return {
-            "best": {kind: of.test[np.argmax(of.validation)] for kind, of in seen.accuracies.items()},
-            "lowest": min(test["gates"]),
-            "highest": max(test["gates"]),
-            "first": {kind: of[0] for kind, of in test.items()},
-            "last": {kind: of[-1] for kind, of in test.items()},
-            "least lead": least_lead(test["gates"], test["untrained"], n_test),
-            "in the first blocks": {of: sum(size[:FIRST_LAYERS]) / sum(size) for of, size in sizes.items()},
-        }
-
-    return {"of": {name: found(run.measured, of.dataset.n_test) for name, run, of in models.runs_of(results)}}
+    """Return what the page quotes, by data set: accuracies as shares, by features and layer."""
+    return {"of": {name: run.measured.accuracies for name, run, _ in models.runs_of(results)}}
 
 
 def draw_classes(part: FigureBase, shown: tuple[str, StudyRun, Results]) -> None:

@@ -23,7 +23,7 @@ from matplotlib.ticker import MaxNLocator
 from highway_lab.fields import Share, lists_of
 from highway_lab.figures import differences, in_parts, set_title
 from highway_lab.logs import rounded_all
-from highway_networks import LOSSES, Dataset, DeepNet, as_inputs, evaluate, rounded
+from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
 from ..claims import judge_better, share_of_nets
 from ..common_figures import SHOWN, draw_map, minus
@@ -42,7 +42,6 @@ class GateMaps(Look):
     sample_T: lists_of(float, "L", "D")
     sample_y: lists_of(float, "L", "D")
     closed: Share  # mean over all images
-    train_score: Share
 
 
 def measure(net: DeepNet, data: Dataset, common: Look) -> GateMaps:
@@ -57,7 +56,6 @@ def measure(net: DeepNet, data: Dataset, common: Look) -> GateMaps:
         sample_T=rounded_all(cache.T[..., 0], DIGITS),
         sample_y=rounded_all(cache.x[1:, :, 0], DIGITS),
         closed=rounded(activity.closed.mean(), digits=4),
-        train_score=rounded(evaluate(net, data.train_x, data.train_y, LOSSES["cross-entropy"])[1]),
     )
 
 
@@ -73,7 +71,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
         mean_T = np.mean(run.measured.mean_T, axis=1)
         return {
             "most open": {"block": int(mean_T.argmax()) + 1, "mean T": float(mean_T.max())},
-            "train_score": 100 * run.measured.train_score,
             "test_score": 100 * run.measured.score,
             "early gates are open": judge_better(share_of_nets([100 * mean_T.max() - 50]), 0),
         }

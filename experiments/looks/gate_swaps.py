@@ -1,25 +1,21 @@
 """Section 4.1: are gates computation? What happens to an image that is given the gates of another one?
 
 Each layer computes H of its input x, as usual, but mixes it by gates that are given: y = H(x)·T + x·(1 − T). KINDS
-lists whose gates; an image's own are the control. The mirror experiment gives an image the H of another one and leaves
-it its gates.
-
-Measured: the error; the share of predictions that are the donor's class; the share that change, beside the same in the
-net before training. Gates are given in all layers at once; for two kinds of donor also in one layer at a time. All on
-test images; nothing is chosen by them.
+lists whose gates; an image's own are the control. Gates are given in all layers at once, and the error is measured, on
+test images; nothing is chosen by them. (Commit 405c2b5 also has the error with gates given in one layer at a time; the
+share of predictions that change, beside the same in the net before training; and a mirror experiment, which gives an
+image the H of another one and leaves it its gates.)
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from highway_lab.fields import Share, dict_of, lists_of
-from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, draw_level, new_figure
+from highway_lab.fields import Share, dict_of
+from highway_lab.figures import COLORS, FAINT_INK, INK, new_figure
 from highway_lab.intervals import interval
-from highway_lab.logs import rounded_all
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
@@ -29,7 +25,6 @@ from ..study import Results, StudyRun, Task
 from . import measurement, models
 from .measurement import in_batches, walk
 
-GATES, STATES = "T", "H"  # the branches
 OWN, UNTRAINED = "own", "untrained net"
 SAME, OTHER = "same class", "another class"  # donors that are images
 CLASS_MEAN, OTHER_MEAN, OVERALL_MEAN = "mean of its class", "mean of another class", "mean of all"
@@ -41,17 +36,14 @@ KINDS = {  # of donors, as they are listed, and their colours, by the class that
 }
 DIGITS = 4  # significant ones
 
-Donor = Callable[[slice], np.ndarray]  # returns a branch of all layers, (L, D, B), for a slice of the images
+Donor = Callable[[slice], np.ndarray]  # returns T of all layers, (L, D, B), for a slice of the images
 
 
 @dataclass
 class NetSwaps:
-    """Shares of the test images in one net, with gates, or H, that are given in all layers at once or in one."""
+    """The error of a net on the test images, with the gates of each kind of donor in all layers."""
 
-    error: dict_of(KINDS, Share)  # with the gates of each kind of donor
-    as_donor: dict_of(("gates", "states"), Share)  # predicted as its class, given T or H of an image of another class
-    changed: dict_of(("trained", "untrained"), Share)  # predicted otherwise, given T of an image of another class
-    layers: dict_of((SAME, OTHER), lists_of(Share, "L"))  # the error with gates given in one layer only
+    error: dict_of(KINDS, Share)
 
 
 def draw_partners(labels: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -65,9 +57,9 @@ def draw_partners(labels: np.ndarray, rng: np.random.Generator) -> dict[str, np.
     return {SAME: same, OTHER: other}
 
 
-def from_images(net: DeepNet, images: np.ndarray, branch: str) -> Donor:
-    """Return the donor of what the net computes in a branch for images (n, ...), uint8."""
-    return lambda part: getattr(net.forward(as_inputs(images[part], net.dtype))[1], branch)
+def from_images(net: DeepNet, images: np.ndarray) -> Donor:
+    """Return the donor of the gates that the net computes for images (n, ...), uint8."""
+    return lambda part: net.forward(as_inputs(images[part], net.dtype))[1].T
 
 
 def from_means(means: np.ndarray, labels: np.ndarray) -> Donor:
@@ -75,59 +67,32 @@ def from_means(means: np.ndarray, labels: np.ndarray) -> Donor:
     return lambda part: means[labels[part]].transpose(1, 2, 0)
 
 
-def predict(net: DeepNet, images: np.ndarray, branch: str, donor: Donor) -> np.ndarray:
-    """Return as what images (n, ...), uint8, are predicted, (n,), with a branch given in all layers."""
+def predict(net: DeepNet, images: np.ndarray, donor: Donor) -> np.ndarray:
+    """Return as what images (n, ...), uint8, are predicted, (n,), with gates given in all layers."""
     found = np.empty(len(images), int)
     for part, x in in_batches(net, images, "swaps"):
-        *_, y = walk(net, x, **{branch: donor(part)})
+        *_, y = walk(net, x, T=donor(part))
         found[part] = net.forward_from(y, net.depth).argmax(axis=1)
     return found
-
-
-def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray, donor: Donor) -> list[float]:
-    """Return the error with gates given in one layer at a time, (L,)."""
-    wrong = np.zeros(net.depth)
-    for part, _ in in_batches(net, images, "layers"):
-        _, cache = net.forward(as_inputs(images[part], net.dtype))
-        given = donor(part)
-        for l in range(net.depth):
-            *_, y = walk(net, cache.x[l], [l], T=given)
-            wrong[l] += np.count_nonzero(net.forward_from(y, l + 1).argmax(axis=1) != labels[part])
-    return rounded_all(wrong / len(labels), DIGITS)
 
 
 def train(task: Task, data: Dataset) -> StudyRun:
     """Load or train a net, and measure all swaps."""
     images, labels = data.test_x, data.test_y
     partners = draw_partners(labels, np.random.default_rng(task.config.seed))
-    other = partners[OTHER]
     net, untrained = models.trained(task.config, data), Training(task.config, data).net
     means = measurement.class_means(net, data.train_x, data.train_y).astype(net.dtype)
     overall = np.average(means, axis=0, weights=np.bincount(data.train_y, minlength=len(means)))
     donors = {
-        OWN: from_images(net, images, GATES),
-        **{kind: from_images(net, images[of], GATES) for kind, of in partners.items()},
+        OWN: from_images(net, images),
+        **{kind: from_images(net, images[of]) for kind, of in partners.items()},
         CLASS_MEAN: from_means(means, labels),
-        OTHER_MEAN: from_means(means, labels[other]),
+        OTHER_MEAN: from_means(means, labels[partners[OTHER]]),
         OVERALL_MEAN: from_means(np.broadcast_to(overall, means.shape), labels),
-        UNTRAINED: from_images(untrained, images, GATES),
+        UNTRAINED: from_images(untrained, images),
     }
-    found = {kind: predict(net, images, GATES, donor) for kind, donor in donors.items()}
-    by_states = predict(net, images, STATES, from_images(net, images[other], STATES))
-    before, after = (
-        predict(untrained, images, GATES, from_images(untrained, of, GATES)) for of in (images, images[other])
-    )
-
-    def share(of: np.ndarray) -> float:
-        return rounded(of.mean(), DIGITS)
-
-    swaps = NetSwaps(
-        error={kind: share(found[kind] != labels) for kind in KINDS},
-        as_donor={"gates": share(found[OTHER] == labels[other]), "states": share(by_states == labels[other])},
-        changed={"trained": share(found[OTHER] != found[OWN]), "untrained": share(after != before)},
-        layers={kind: measure_layers(net, images, labels, donors[kind]) for kind in (SAME, OTHER)},
-    )
-    return StudyRun(None, task, net.params.flat.size, False, {}, swaps)
+    error = {kind: rounded(np.mean(predict(net, images, donors[kind]) != labels), DIGITS) for kind in KINDS}
+    return StudyRun(None, task, net.params.flat.size, False, {}, NetSwaps(error))
 
 
 STUDY = models.look_at(
@@ -155,21 +120,13 @@ def numbers(results: Results) -> dict:
     that of chance, so they have nothing to lose. A question of ours is whether gates of the same class cost anything.
     """
     groups = by_setting(results)
-
-    def shares(of: str) -> dict[str, list[float]]:
-        measured = [[getattr(net, of) for net in nets] for nets in groups.values()]
-        return {
-            kind: [of for nets in measured for of in interval([100 * net[kind] for net in nets])]
-            for kind in measured[0][0]
-        }
-
     rise = {  # of the error, over that with an image's own gates
         kind: {of: interval(errors(nets, kind) - errors(nets, OWN)) for of, nets in groups.items()}
         for kind in (SAME, OVERALL_MEAN)
     }
     judged = {kind: {of: judge_better(rise[kind][of], ACCURACY_MARGIN) for of in groups} for kind in rise}
     return {
-        **{of: shares(of) for of in ("error", "as_donor", "changed")},
+        "error": {kind: [of for nets in groups.values() for of in interval(errors(nets, kind))] for kind in KINDS},
         "rise": rise,
         "verdict": judged[OVERALL_MEAN].pop(PAPER),
         "of_others": combine(judged[OVERALL_MEAN].values()),
@@ -183,41 +140,21 @@ TICKS = (0.1, 1, 10, 100)  # of errors in %
 
 
 def figure(results: Results) -> Figure:
-    """Draw, by setting, the error with gates given in all blocks, above, and its rise by the one that gets them."""
+    """Draw, by setting, the error with gates given in all blocks: a row a donor, a dot a net, a bar the mean."""
     groups = by_setting(results)
-    figure, (above, below) = new_figure(
-        "The wrong gates cost trained nets accuracy",
-        6.2,
-        nrows=2,
-        ncols=len(groups),
-        sharey="row",
-        height_ratios=(1.25, 1),
-    )
-    for top, bottom, (setting, nets) in zip(above, below, groups.items(), strict=True):
-        draw_donors(top, nets)
-        top.set_title(setting)
-        draw_level(bottom, 0, "_own")
-        for kind in (SAME, OTHER):
-            rises = np.array([100 * (np.array(net.layers[kind]) - net.error[OWN]) for net in nets])
-            draw_by_layer(bottom, rises, label=kind, color=KINDS[kind])
-    above[1].set_xlabel("error (%), gates given in all blocks")
-    below[0].set_ylabel("rise in error (points)")
-    below[1].set_xlabel("the only block that gets these gates")
-    below[-1].legend(loc="upper right", handlelength=1, frameon=False, labelcolor="linecolor")
+    figure, panels = new_figure("The wrong gates cost trained nets accuracy", 3.4, ncols=len(groups), sharey=True)
+    for axes, (setting, nets) in zip(panels, groups.items(), strict=True):
+        for row, (kind, color) in enumerate(KINDS.items()):
+            found = errors(nets, kind)
+            axes.plot(found, [row] * len(found), "o", color=color, alpha=0.5, markersize=6, clip_on=False)
+            axes.plot([found.mean()] * 2, [row - 0.35, row + 0.35], color=color)
+        axes.axvline(errors(nets, OWN).mean(), color=FAINT_INK, linewidth=1, zorder=0)
+        axes.set(title=setting, xscale="log", xlim=(0.03, TICKS[-1]), ylim=(len(KINDS) - 0.5, -0.5))  # the first on top
+        axes.set_xticks(TICKS, TICKS)
+        axes.minorticks_off()
+    panels[0].set_yticks(range(len(KINDS)), KINDS)
+    panels[1].set_xlabel("error (%), gates given in all blocks")
     return figure
-
-
-def draw_donors(axes: Axes, nets: Sequence[NetSwaps]) -> None:
-    """Draw the error with gates given in all blocks: a row a donor, a dot a net, a bar the mean."""
-    for row, (kind, color) in enumerate(KINDS.items()):
-        found = errors(nets, kind)
-        axes.plot(found, [row] * len(found), "o", color=color, alpha=0.5, markersize=6, clip_on=False)
-        axes.plot([found.mean()] * 2, [row - 0.35, row + 0.35], color=color)
-    axes.axvline(errors(nets, OWN).mean(), color=FAINT_INK, linewidth=1, zorder=0)
-    axes.set(xscale="log", xlim=(0.03, TICKS[-1]), ylim=(len(KINDS) - 0.5, -0.5))  # the first on top
-    axes.set_xticks(TICKS, TICKS)
-    axes.minorticks_off()
-    axes.set_yticks(range(len(KINDS)), KINDS)
 
 
 FIGURES = {"gate_swaps.png": figure}

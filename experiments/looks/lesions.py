@@ -48,7 +48,7 @@ class NetLesions:
 def train(task: Task, data: Dataset) -> StudyRun:
     """Load or train a net, and measure all lesions."""
     net, _, sha256 = models.obtain(task, data)
-    errors = rounded_all(measurement.close_each(net, data.train_x, data.train_y).error)
+    errors = rounded_all(measurement.close_each(net, data.train_x, data.train_y))
     front, back = map(rounded_all, measurement.close_from_ends(net, data))
     lesions = NetLesions(sha256, errors, front, back)
     return StudyRun(None, task, net.params.flat.size, False, {}, lesions)

@@ -3,7 +3,7 @@
     for part, x in in_batches(net, images): ...               a slice of the images, and x_0 (D, B)
     for part, l, x, T, y in by_block(net, images): ...        what block l = 0..L-1 gets, its gate, and what it returns
     for y in walk(net, x, blocks): ...                        run these blocks alone, which closes all others
-    for y in walk(net, x, blocks, T=given): ...               run them with gates (or H) that are given
+    for y in walk(net, x, blocks, T=given): ...               run them with gates that are given
     net.forward_from(y, net.depth)                            the logits of what came out
 
 On these stand means over images (`measure_gates`, `mean_gates`, `class_means`) and the cost of closing blocks
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from highway_networks import Dataset, DeepNet, as_inputs, softmax_cross_entropy
+from highway_networks import Dataset, DeepNet, as_inputs
 
 ROWS = 512  # images a batch: their activations fit in the processor's cache
 CLOSED, OPEN = 0.1, 0.5  # a gate is closed if T is below, open if T is above
@@ -49,19 +49,18 @@ def by_block(net: DeepNet, images: np.ndarray, label: str = "gates") -> Iterator
             x = y
 
 
-def walk(net: DeepNet, x: np.ndarray, blocks: Iterable[int] | None = None, **given: np.ndarray) -> Iterator[np.ndarray]:
+def walk(
+    net: DeepNet, x: np.ndarray, blocks: Iterable[int] | None = None, T: np.ndarray | None = None
+) -> Iterator[np.ndarray]:
     """Yield x (D, B) and the output (D, B) of each of these blocks, by default all, in their order.
 
-    given   H or T of all blocks, (L, D, B), in place of the net's own: then y = H·T + x·(1 − T), eq. 3
+    T   gates of all blocks, (L, D, B), in place of the net's own: then y = H·T + x·(1 − T), eq. 3
     """
     yield x
     for l in range(net.depth) if blocks is None else blocks:
         z, y = next(net.iterate_blocks(x, l))
-        for branch, values in given.items():
-            z[net.block.branches.index(branch)] = values[l]
-        if given:
-            H, T = z
-            y = (H - x) * T + x
+        if T is not None:
+            y = (z[net.block.branches.index("H")] - x) * T[l] + x
         yield (x := y)
 
 
@@ -106,46 +105,26 @@ def class_means(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndar
     return (sums / np.maximum(np.bincount(labels, minlength=classes), 1)[:, None]).swapaxes(0, 1)
 
 
-def class_differences(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the mean T of each class less that of all images, (K, L, D), and two means of |difference|, (L,) each.
-
-    The first is over the classes, the second over random groups of the same sizes, which shows what chance makes.
-    """
-
-    def differences(groups: np.ndarray) -> np.ndarray:
-        means = class_means(net, images, groups)
-        return means - np.average(means, axis=0, weights=np.bincount(groups, minlength=len(means)))
-
-    by_class, by_chance = differences(labels), differences(np.random.default_rng(SEED).permutation(labels))
-    return by_class, *(np.abs(of).mean(axis=(0, 2)) for of in (by_class, by_chance))
+def class_differences(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the mean T of each class less that of all images, (K, L, D)."""
+    means = class_means(net, images, labels)
+    return means - np.average(means, axis=0, weights=np.bincount(labels, minlength=len(means)))
 
 
 # ------------------------------------------------------------------------------------------- closing
 
 
-class Lesioned(NamedTuple):
-    """Values with each block closed and, last, with none, (L+1,); `flips`: share of images whose prediction changes."""
-
-    error: np.ndarray
-    loss: np.ndarray
-    flips: np.ndarray
-
-
-def close_each(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Lesioned:
-    """Measure a net with each block closed in turn.
+def close_each(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the error with each block closed in turn and, last, with none, (L+1,).
 
     A closed block passes on its input, so the pass continues from there: half a forward pass on average.
     """
-    wrong, loss, flips = np.zeros((3, net.depth + 1))
+    wrong = np.zeros(net.depth + 1)
     for part, x in in_batches(net, images, "lesions"):
-        y, found = labels[part], []
         for l, x_l in enumerate(walk(net, x)):
             logits = net.forward_from(x_l, min(l + 1, net.depth))
-            found.append(logits.argmax(axis=1))
-            loss[l] += softmax_cross_entropy(logits, y)[0] * len(y)
-        wrong += np.count_nonzero(found != y, axis=1)
-        flips += np.count_nonzero(found != found[-1], axis=1)
-    return Lesioned(*(total / len(labels) for total in (wrong, loss, flips)))
+            wrong[l] += np.count_nonzero(logits.argmax(axis=1) != labels[part])
+    return wrong / len(labels)
 
 
 def rises(errors: Sequence[float]) -> np.ndarray:

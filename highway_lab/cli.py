@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -42,9 +43,16 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if message == "the following arguments are required: COMMAND":
-            commands = (of.choices for of in self._actions if isinstance(of, argparse._SubParsersAction))
-            message += f", one of {', '.join(next(commands))}"
-        self.exit(2, f"{self.prog}: error: {printable(message)}\n")
+            message += f", one of {', '.join(next(self.sub_commands()))}"
+        unknown = re.match("unrecognized arguments: (--[^ =]+)", message)
+        parsers = [self, *(of for named in self.sub_commands() for of in named.values())]
+        flags = {flag for of in parsers for flag in of._option_string_actions}
+        others = flags - {unknown[1]} if unknown else []  # the same one may be of another sub-command
+        near = get_close_matches(unknown[1], others, 1, 0.7) if unknown else []
+        self.exit(2, f"{self.prog}: error: {printable(message)}{''.join(f'; is {of} meant?' for of in near)}\n")
+
+    def sub_commands(self) -> Iterator[dict[str, "OneLineParser"]]:
+        yield from (of.choices for of in self._actions if isinstance(of, argparse._SubParsersAction))
 
 
 def run_cli(

@@ -276,7 +276,7 @@ BAD_ARGUMENTS = {
     "--save-model log.digits.jsonl --block plain": "--save-model: expected a name like net.npz, found log.digits.jsonl",
     "--out missing/log.json": "missing/log.json: expected a place to write, found: no directory missing",
     "--out notes.txt": "--out: expected a name like log.json, found notes.txt",
-    "--epoch 1": "unrecognized arguments: --epoch 1",
+    "--epoch 1": "unrecognized arguments: --epoch 1; is --epochs meant?",
     "--depth 1000000000": "memory: expected enough, found: Unable to allocate ",
     f"--epochs 1{'0' * 400}": "--epochs: expected a number up to 9.2e+18, found 10000",
     "--gate-bias 1e39": "--gate-bias: expected a number up to 3.4e+38, found 1e+39; choose another",
@@ -285,6 +285,7 @@ BAD_ARGUMENTS["--depth 1000 --hidden 100000"] = "memory: expected enough, found:
 BAD_CONV_ARGUMENTS = {
     "--seeds 0,1 --save-model net.npz": "--save-model: expected a single run, found 2",
     "--n-train 9999": "--n-train: expected at most 1294 samples",
+    "--seeed 1": "unrecognized arguments: --seeed 1; is --seed meant?",
 }
 BAD = [(programs, f"--dataset digits {words}", message) for words, message in BAD_ARGUMENTS.items()]
 BAD += [(cn, f"--net digits {words}", message) for words, message in BAD_CONV_ARGUMENTS.items()]

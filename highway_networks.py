@@ -1297,6 +1297,9 @@ def as_dataset(data: Any, loss: str) -> Dataset:
     train_x, test_x = (as_array(name, getattr(data, name)) for name in ("train_x", "test_x"))
     kinds = "biuU" if classes else "buif"
     targets = [as_array(name, dense(getattr(data, name)), kinds) for name in ("train_y", "test_y")]
+    if not classes and "f" not in (y.dtype.kind for y in targets):
+        found = f"expected a loss of classes, found {loss} for targets of {targets[0].dtype}"
+        raise ArgumentError(f"`loss`: {found}; choose another, or convert them to floats")
     pixels, texts = [x.dtype == np.uint8 for x in (train_x, test_x)], [y.dtype.kind == "U" for y in targets]
     for name, of, there in (("test_x", "pixels (uint8)", pixels), ("test_y", "texts", texts)):
         if len({*there}) > 1:

@@ -31,22 +31,19 @@ def test_blocks_are_closed_one_by_one_and_from_the_last(digits):
     wrong = np.mean(without(net, [2]).predict(as_inputs(data.train_x)).argmax(axis=1) != data.train_y)
     seen = td.see(net, data)
     assert seen.error == 0
-    examined = td.Examined(guess_error=wrong, trained=seen, untrained=seen, without_blocks=None)
+    examined = td.Examined(guess_error=wrong, trained=seen, without_blocks=None)
     run = StudyRun(None, Task(CELL, (0.05,), SMALL, "scored"), 1, False, {}, examined)
     assert (td.needed(run), td.needed(run, of_lead=1.1)) == (3, 0)
     assert seen.closed_from_back == pytest.approx([0, 0, wrong, wrong, wrong], abs=1e-6)
-    assert {*seen.idle_share} == {0.75}
-    assert seen.mean_T == pytest.approx([0, 0, 1, 0], abs=1e-6)
     assert wrong > 0.5
 
 
-def test_a_net_is_measured_before_training_with_the_weights_that_training_begins_with(digits):
+def test_a_net_is_measured_on_the_pairs_that_it_learns_and_one_without_blocks_beside_it(digits):
     data = pair_digits(digits, "sum", result=True)
     config = replace(SMALL, n_train=len(data.train_y))
     run = td.train(Task(CELL, (0.05,), config, "scored"), digits)
     found = run.measured
     assert (run.diverged, run.n_trained) == (False, Training(config, data).net.params.flat.size)
-    assert found.untrained == td.see(Training(config, data).net, data)
     assert found.trained == td.see(td.train_net(config, data), data)
     shallow = td.train_net(replace(config, depth=0), data)
     wrong = shallow.predict(as_inputs(data.train_x)).argmax(axis=1) != data.train_y
@@ -62,7 +59,7 @@ def test_a_diverged_net_has_no_measures_and_one_has_learned_that_is_five_points_
     of = run.measured
     assert (run.diverged, of.trained, td.has_learned(run)) == (True, None, False)
     for gain, learned in ((0.04, False), (0.06, True)):
-        of.trained = replace(of.untrained, error=of.guess_error - gain)
+        of.trained = td.Seen(of.guess_error - gain, [1.0])
         assert td.has_learned(run) == learned
 
 

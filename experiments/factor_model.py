@@ -30,13 +30,14 @@ from sklearn.linear_model import LogisticRegression
 
 import highway_estimators  # noqa: F401, adds squared-error to LOSSES
 from highway_lab.fields import Score, Share
-from highway_lab.figures import COLORS, FAINT_INK, new_figure
+from highway_lab.figures import FAINT_INK
 from highway_lab.intervals import Interval, interval
 from highway_lab.training import Training
-from highway_networks import Config, Dataset, DeepNet, rounded
+from highway_networks import Config, Dataset, rounded
 
 from .claims import Verdict
-from .common_figures import draw_dots
+from .common_figures import rows_figure
+from .looks.measurement import mean_gates
 from .study import Arm, ArmCell, Results, Stage, Study, StudyRun, Task
 
 # --------------------------------------------------------------------------------------------- markets
@@ -60,15 +61,10 @@ def linear(f: np.ndarray) -> np.ndarray:
     return f.sum(axis=1) / math.sqrt(FACTORS)
 
 
-def nonlinear(f: np.ndarray) -> np.ndarray:
-    """Add the product of two factors to a factor whose sign a third one sets."""
-    return (f[:, 0] * f[:, 1] + np.sign(f[:, 2]) * f[:, 3]) / math.sqrt(2)
-
-
 MARKETS = {  # the second regime's expected returns; the first's are linear
-    "nonlinear": nonlinear,
-    "both linear": lambda f: f @ [0.5, 0.5, -0.5, -0.5, 0],  # orthogonal to `linear`
     "noise": lambda f: np.zeros(len(f)),
+    "nonlinear": lambda f: (f[:, 0] * f[:, 1] + np.sign(f[:, 2]) * f[:, 3]) / math.sqrt(2),
+    "both linear": lambda f: f @ [0.5, 0.5, -0.5, -0.5, 0],  # orthogonal to `linear`
 }
 
 
@@ -134,7 +130,7 @@ def forecast(market: Market, day: int, walk: Config) -> tuple[dict, dict, dict]:
     """Fit and choose on the window that begins with `day`.
 
     Return predictions by net and signals by name, (horizon,) each, for the days after it, and settings by net. The
-    signal of a net is its mean T.
+    signal of a net is its mean T over all units of all blocks.
     """
     window, horizon = walk.n_train, walk.n_test
     x, y, second = (days[day : day + window + horizon] for days in market)
@@ -154,9 +150,9 @@ def forecast(market: Market, day: int, walk: Config) -> tuple[dict, dict, dict]:
     signals = {}
     for name in GATED:
         net = prepare(name, inputs[:fit], targets[:fit], walk).net
-        signals[name + UNTRAINED] = mean_gate(net, inputs[window:])
+        signals[name + UNTRAINED] = mean_gates(net, inputs[window:]).mean(axis=1)
         net.params.flat[...] = chosen[name][-1]
-        signals[name] = mean_gate(net, inputs[window:])
+        signals[name] = mean_gates(net, inputs[window:]).mean(axis=1)
     regression = LogisticRegression().fit(inputs[:window], second[:window])
     signals["logistic regression"] = regression.decision_function(inputs[window:])  # log odds of the second regime
     return predicted, signals, {name: setting for name, (setting, *_) in chosen.items()}
@@ -165,11 +161,6 @@ def forecast(market: Market, day: int, walk: Config) -> tuple[dict, dict, dict]:
 def standardised(days: np.ndarray, fit: int) -> np.ndarray:
     """Shift and scale days (n, ...) so that the first `fit` of them have mean 0 and variance 1."""
     return ((days - days[:fit].mean(axis=0)) / days[:fit].std(axis=0)).astype(np.float32)
-
-
-def mean_gate(net: DeepNet, x: np.ndarray) -> np.ndarray:
-    """Return the mean T over all units of all blocks, (n,), on days x (n, d)."""
-    return np.mean([T.mean(axis=0) for (_, T), _ in net.iterate_blocks(net.embed(x))], axis=0)
 
 
 def auc(signal: np.ndarray, second: np.ndarray) -> float:
@@ -222,12 +213,6 @@ STUDY = Study(
 
 # ---------------------------------------------------------------------------------------- what was found
 
-ROWS = {  # of the figure, by market
-    "noise": "second regime only noise",
-    "nonlinear": "second regime nonlinear",
-    "both linear": "both regimes linear",
-}
-
 
 def by_market(results: Results, kind: str, name: str) -> dict[str, np.ndarray]:
     """Return what was measured of a net or a signal, (seeds,), by market; NaN in place of None."""
@@ -277,19 +262,13 @@ def numbers(results: Results) -> dict:
 
 
 def figure(results: Results) -> Figure:
-    """Draw the AUC of mean T, a panel a net, a row a market: seeds faint, mean and interval; untrained in grey."""
-    figure, panels = new_figure("Gates mark noise better than nonlinearity", 2.9, ncols=2, sharex=True, sharey=True)
-    for axes, net in zip(panels, GATED, strict=True):
-        axes.axvline(0.5, color=FAINT_INK, linewidth=1, zorder=0)
-        for of, shift, color in ((net, -0.15, COLORS["highway"]), (net + UNTRAINED, 0.25, FAINT_INK)):
-            auc = by_market(results, "auc", of)
-            for row, market in enumerate(ROWS):
-                mean, half = interval(auc[market])
-                draw_dots(axes, auc[market], row + shift, color=color)
-                axes.plot([mean - half, mean + half], [row + shift] * 2, color=color)
-        axes.set(title=net, xlim=(0, 1), ylim=(len(ROWS) - 0.4, -0.6), xlabel="AUC of mean T")
-        axes.set_xticks((0, 0.5, 1), ("0", "½", "1"))
-    panels[0].set_yticks(range(len(ROWS)), ROWS.values())
+    """Draw the AUC of mean T of every seed, a row for each net and market; that of an untrained net is alike in all."""
+    rows: dict[str, np.ndarray] = {}
+    for net in GATED:
+        rows |= {f"{net}: {market}": auc for market, auc in by_market(results, "auc", net).items()}
+        rows[f"{net}: untrained"] = by_market(results, "auc", net + UNTRAINED)["nonlinear"]
+    figure = rows_figure("Gates mark noise better than nonlinearity", rows, "AUC of mean T; ½ is guessing")
+    figure.axes[0].axvline(0.5, color=FAINT_INK, linewidth=1, zorder=0)
     return figure
 
 

@@ -43,14 +43,14 @@ def test_regimes_switch_above_the_probability_to_stay_and_last_fifty_days():
 
 def test_the_functions_of_a_market_have_variance_1_and_are_uncorrelated(markets):
     factors = markets["noise"].x[:, : fm.FACTORS]
-    for second in (fm.nonlinear, fm.MARKETS["both linear"]):
+    for second in (fm.MARKETS["nonlinear"], fm.MARKETS["both linear"]):
         np.testing.assert_allclose(np.cov(fm.linear(factors), second(factors)), np.eye(2), atol=0.15)
     noise = markets["noise"]
     assert noise.y[noise.second].var() == pytest.approx(fm.NOISE, rel=0.05)
 
 
 def test_markets_of_a_seed_differ_by_the_returns_of_the_second_regime_alone(markets):
-    one, both_linear, noise = (markets[name] for name in fm.MARKETS)
+    noise, one, both_linear = (markets[name] for name in fm.MARKETS)
     for other in (both_linear, noise):
         np.testing.assert_array_equal(one.x, other.x)
         np.testing.assert_array_equal(one.y != other.y, one.second)
@@ -93,13 +93,6 @@ def test_a_candidate_keeps_the_parameters_that_made_its_predictions(name):
     assert len({setting for setting, *_ in candidates}) == len(fm.RATES)
     np.testing.assert_array_equal(fm.prepare(name, 2 * x, -y, task).net.predict(later), untrained)
     assert not np.array_equal(fm.prepare(name, x, y, replace(task, seed=1)).net.predict(later), untrained)
-
-
-def test_a_signal_of_gates_is_their_mean_over_blocks_and_units():
-    x = np.random.default_rng(0).normal(size=(7, 6)).astype(np.float32)
-    net = fm.prepare(fm.GATED[1], x, x[:, 0], SHORT).net
-    _, cache = net.forward(x)
-    np.testing.assert_allclose(fm.mean_gate(net, x), cache.T.mean(axis=(0, 1)), rtol=1e-6)
 
 
 # ----------------------------------------------------------------------------------------- walk-forward

@@ -42,14 +42,13 @@ import numpy as np
 from highway_lab.fields import Share, lists_of
 from highway_lab.intervals import difference
 from highway_lab.logs import rounded_all
-from highway_lab.training import Training
-from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
+from highway_networks import Dataset, DeepNet, rounded
 
+from . import study_command
 from .claims import Verdict, combine, judge_better, of_learners
 from .digit_pairs import pair_digits
 from .looks import measurement
-from .partly_frozen import ArmConfig
-from .study import Arm, Results, Stage, Study, StudyRun, Task
+from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task
 
 ORDER = ("two classes", "parity", "ten classes", "sum", "random")  # of difficulty, fixed in advance
 EASIER, HARDER = "ten classes", "sum"  # whose difference decides
@@ -101,33 +100,28 @@ class Examined:
     without_blocks: Share | None
 
 
-def see(net: DeepNet, data: Dataset) -> Seen:
-    """Measure a net on the training pairs."""
-    from_back = measurement.close_in_order(net, *measurement.closing_images(data), np.arange(net.depth)[::-1])
-    return Seen(error_of(net, data), rounded_all(from_back))
-
-
-def error_of(net: DeepNet, data: Dataset) -> float:
-    """Return the share of all training pairs that a net labels wrongly."""
-    return rounded(1 - evaluate(net, data.train_x, data.train_y, LOSSES["cross-entropy"])[1])
-
-
-def train_net(config: ArmConfig, data: Dataset) -> DeepNet | None:
-    """Return the trained net; None if it diverged, which its last step may do, too."""
-    training = Training(config, data)
-    for _ in training.epochs(scored=False):
-        pass
-    loss, _ = evaluate(training.net, data.train_x, data.train_y, training.loss)
-    return training.net if math.isfinite(loss) and not training.diverged else None
-
-
 def train(task: Task, digits: Dataset) -> StudyRun:
-    """Train a net and measure it; beside it one without blocks."""
+    """Train a net, and beside it one without blocks, and measure both on the training pairs."""
     data = pair_digits(digits, task.cell.labels, result=True)
-    net, bare = train_net(task.config, data), train_net(replace(task.config, depth=0), data)
-    guess_error = rounded(1 - np.bincount(data.train_y).max() / len(data.train_y))
-    examined = Examined(guess_error, net and see(net, data), bare and error_of(bare, data))
-    return StudyRun(None, task, Training(task.config, data).net.n_trained, net is None, {}, examined)
+    pairs = data.train_x, data.train_y
+    bare = study_command.train(replace(task, config=replace(task.config, depth=0)), data, judged=pairs)
+
+    def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> Examined:
+        guess_error = rounded(1 - np.bincount(y).max() / len(y))
+        trained = None if (error := error_of(common)) is None else see(net, data, error)
+        return Examined(guess_error, trained, error_of(bare.measured))
+
+    return study_command.train(task, data, judged=pairs, measure=measure)
+
+
+def error_of(measured: Measured) -> float | None:
+    """Return the share of the training pairs that a net labels wrongly; None if it diverged."""
+    return None if measured.score is None else rounded(1 - measured.score)
+
+
+def see(net: DeepNet, data: Dataset, error: float) -> Seen:
+    from_back = measurement.close_in_order(net, *measurement.closing_images(data), np.arange(net.depth)[::-1])
+    return Seen(error, rounded_all(from_back))
 
 
 STUDY = Study(

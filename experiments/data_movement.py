@@ -1,9 +1,9 @@
 """Do carry paths move less data than a plain net of the same depth?
 
-The blocks of plain, residual and highway nets, of equal width or of equal parameters, run forward and backward on
-values that record every read. First layer, last layer and loss, which all nets share, are left out. In arrays of
-objects NumPy calls the methods of the elements, so the code that is traced is the code that trains nets. There
-np.matmul is a plain loop over rows, columns and products, without blocks that fit a processor cache.
+The blocks of plain, residual and highway nets of equal parameters (and in one size of equal width) run forward and
+backward on values that record every read. First layer, last layer and loss, which all nets share, are left out. In
+arrays of objects NumPy calls the methods of the elements, so the code that is traced is the code that trains nets.
+There np.matmul is a plain loop over rows, columns and products, without blocks that fit a processor cache.
 
 The cost is ByteDMD, the data movement distance of Smith, Goldfarb & Ding (2022, arXiv:2203.02536) counted in bytes. All
 that a program has touched lies in one stack, the value used last on top. To read a byte at depth d costs ⌈√d⌉, because
@@ -24,7 +24,7 @@ No code branches on a value, so a cost depends on sizes alone: values need no nu
 import math
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count, product
 from typing import Literal
 
@@ -168,12 +168,11 @@ def train(task: Task, _: None) -> StudyRun:
     return StudyRun(None, task, n_parameters, False, {}, Movement(costs))
 
 
-PANELS = [("width", "depth"), *(("parameters", name) for name in VARIED)]  # what is equal, and what is varied
-CELLS = {SizeCell(equal, **SIZES | {name: value}) for equal, name in PANELS for value in VARIED[name]}
+CELLS = {SizeCell("parameters", **SIZES | {name: value}) for name, values in VARIED.items() for value in values}
 DATASET = None
 STUDY = Study(
     {equal: Arm({"block": "highway"}, {}) for equal in EQUAL},
-    sorted(CELLS, key=lambda of: (of.width**2 * of.depth * of.batch, of.arm)),
+    sorted(CELLS | {SizeCell("width", **SIZES)}, key=lambda of: (of.width**2 * of.depth * of.batch, of.arm)),
     [Stage((0,), 1, result="scored")],
     configure=lambda fields, cell, stage: Config(**fields, hidden=cell.width, depth=cell.depth),
     criteria={"highway": lambda run: run.measured.relative("highway")},
@@ -185,48 +184,46 @@ STUDY = Study(
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def varied(results: Results, name: str, equal: str) -> dict[int, Movement]:
-    """Return by one of the sizes, in its order, what was measured where all others are those of SIZES."""
-    usual, found = SizeCell(equal, **SIZES), {run.cell: run.measured for run in results.runs}
-    cells = {value: replace(usual, **{name: value}) for value in VARIED[name]}
+def varied(results: Results, name: str) -> dict[int, Movement]:
+    """Return by one of the sizes, at equal parameters, what was measured where all others are those of SIZES."""
+    found = {run.cell: run.measured for run in results.runs}
+    cells = {value: SizeCell("parameters", **SIZES | {name: value}) for value in VARIED[name]}
     return {value: found[cell] for value, cell in cells.items() if cell in found}
 
 
 def numbers(results: Results) -> dict:
-    """Return what the page quotes, by what is equal and by block: costs as multiples of the plain net's.
+    """Return what the page quotes: costs as multiples of the plain net's.
 
-    usual, every    of all sizes, by USUAL and by both RULES
-    depth, batch    by that size, by USUAL
+    equal_width            by block, by USUAL; all others are of nets of equal parameters
+    depth, batch, every    by block and rule: by that size, and of all sizes
     """
-    found: dict[str, dict] = {name: {} for name in ("usual", "every", "depth", "batch")}
-    for equal, block in product(EQUAL, CARRYING):
-        of = [run.measured for run in results.runs if run.cell.arm == equal]
-        found["usual"][equal, block] = [one.relative(block) for one in of]
-        found["every"][equal, block] = [one.relative(block, rule) for one in of for rule in RULES]
-        for name in ("depth", "batch"):
-            by_size = varied(results, name, equal)
-            found[name][equal, block] = {size: one.relative(block) for size, one in by_size.items()}
-    multiples = [multiple for of in found["every"].values() for multiple in of]
-    more = sum(multiple > 1 for multiple in multiples)
-    return found | {"settings": len(results.runs), "comparisons": len(multiples), "more": more}
+    of_equal = {equal: [run.measured for run in results.runs if run.cell.arm == equal] for equal in EQUAL}
+    kinds = [*product(CARRYING, RULES)]
+    every = {of: [one.relative(*of) for one in of_equal["parameters"]] for of in kinds}
+    multiples = [multiple for of in every.values() for multiple in of]
+    return {
+        "equal_width": {block: one.relative(block) for block in CARRYING for one in of_equal["width"]},
+        "depth": {of: {size: one.relative(*of) for size, one in varied(results, "depth").items()} for of in kinds},
+        "batch": {of: {size: one.relative(*of) for size, one in varied(results, "batch").items()} for of in kinds},
+        "every": every,
+        "settings": len(of_equal["parameters"]),
+        "comparisons": len(multiples),
+        "more": sum(multiple > 1 for multiple in multiples),
+    }
 
 
 def figure(results: Results) -> Figure:
     """Draw by how much a net's cost exceeds the plain net's; bold: counted by USUAL, faint: by REUSED."""
     figure, grid = new_figure("Carry paths mostly move more data", 3.4, ncols=3)
-    panels = {  # what is varied, and what is equal, by title
-        "equal width": ("depth", "width", "blocks"),
-        "equal parameters": ("depth", "parameters", "blocks"),
-        "8 blocks in batches": ("batch", "parameters", "samples in a batch"),
-    }
-    for axes, (title, (name, equal, label)) in zip(grid, panels.items(), strict=True):
-        by_size = varied(results, name, equal)
+    labels = {"depth": "blocks", "width": "units of highway nets", "batch": "samples in a batch"}
+    for axes, (name, label) in zip(grid, labels.items(), strict=True):
+        by_size = varied(results, name)
         draw_level(axes, 0, "plain")
         for block, rule in product(CARRYING, reversed(RULES)):
             more = [100 * (one.relative(block, rule) - 1) for one in by_size.values()]
             style = {"label": block} if rule == USUAL else {"linewidth": 1, "alpha": 0.4}
             axes.plot([*by_size], more, color=COLORS[block], marker="o", markersize=3, **style)
-        axes.set(title=title, xscale="log", xlabel=label)
+        axes.set(xscale="log", xlabel=label)
         axes.set_xticks([*by_size][::2], [*by_size][::2])
         axes.minorticks_off()
     grid[0].set_ylabel("data moved, % more than plain")

@@ -114,7 +114,7 @@ def committed() -> Results:
 
 
 def test_the_costs_of_the_committed_log_come_out_again():
-    small = [run for run in committed().runs if run.cell.width**2 * run.cell.depth * run.cell.batch < 1000]
+    small = [run for run in committed().runs if run.cell.width**2 * run.cell.depth * run.cell.batch < 2000]
     assert len(small) == 5
     for run in small:
         again = dm.train(run.task, None)
@@ -128,8 +128,6 @@ def test_blocks_of_equal_parameters_have_as_many(width, wider):
     assert {dm.SizeCell("width", width, 2, 1).width_of(block) for block in dm.BLOCKS} == {width}
 
 
-@pytest.mark.parametrize("equal", dm.EQUAL)
 @pytest.mark.parametrize("name", dm.VARIED)
-def test_one_size_is_varied_at_a_time(name, equal):
-    found = [*dm.varied(committed(), name, equal)]
-    assert found == ([dm.SIZES[name]] if equal == "width" and name != "depth" else list(dm.VARIED[name]))
+def test_one_size_is_varied_at_a_time(name):
+    assert [*dm.varied(committed(), name)] == list(dm.VARIED[name])

@@ -5,8 +5,7 @@ its own carry gate (eq. 2), and an LSTM along depth. They are compared at equal 
 parameters a block. Each cell has its own learning rate, chosen by the validation loss over two other seeds. All nets
 have normalised initialisation, which plain blocks need.
 
-Gradient flow is the norm of dL/dx of every block on a fixed batch, and the singular values of the middle block's
-Jacobian dy/dx at one image, before and after training.
+Gradient flow is the norm of dL/dx of every block on a fixed batch, before and after training.
 
 Rules, stated after the runs. A kind of block is as good as the highway block if, at every depth, at equal width and at
 equal parameters, the 95 % interval of its lead in test accuracy, paired by seed, excludes a loss of half a point.
@@ -28,7 +27,7 @@ from highway_networks import Dataset, DeepNet
 
 from . import study_command
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN, Verdict, combine, judge_as_good, judge_better
-from .flow import Flow, measure_flow
+from .flow import measure_flow
 from .partly_frozen import ArmConfig
 from .study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, Task, accuracies, score_loss
 
@@ -52,19 +51,21 @@ CELLS = [*dict.fromkeys(Cell(arm, of[arm], depth) for depth in GATE_BIAS for of 
 
 @dataclass
 class FlowMeasured(Measured):
-    """What is measured of a run; how gradients flow only in results."""
+    """What is measured of a run; the norms of dL/dx_l, l = 0..L, only in results."""
 
-    untrained: Flow | None
-    trained: Flow | None
+    untrained: list[float | None] | None
+    trained: list[float | None] | None
 
 
 def train(task: Task, data: Dataset) -> StudyRun:
     """Train one net; of a result, measure how gradients flow before and after, over the first images that it learns."""
 
     def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> FlowMeasured:
-        fresh, middle = Training(task.config, data), [net.depth // 2]
-        flows = [measure_flow(of, fresh.data, middle) if task.result else None for of in (fresh.net, net)]
-        return FlowMeasured(**vars(common), untrained=flows[0], trained=flows[1])
+        if not task.result:
+            return FlowMeasured(**vars(common), untrained=None, trained=None)
+        fresh = Training(task.config, data)
+        untrained, trained = (measure_flow(of, fresh.data, ()).gradient_norms for of in (fresh.net, net))
+        return FlowMeasured(**vars(common), untrained=untrained, trained=trained)
 
     return study_command.train(task, data, columns=("grad_norm",), measure=measure)
 
@@ -129,28 +130,23 @@ STATES = {"untrained": FAINT_INK, "trained": COLORS["highway"]}
 
 def growth(runs: Iterable[StudyRun], state: str) -> np.ndarray:
     """Return the orders of magnitude by which the norm of dL/dx grows on its way back through all blocks, (seeds,)."""
-    norms = np.array([getattr(run.measured, state).gradient_norms for run in runs], float)
+    norms = np.array([getattr(run.measured, state) for run in runs], float)
     return np.log10(norms[:, 0] / norms[:, -1])
 
 
 def figure(results: Results) -> Figure:
-    """Draw the norm of dL/dx of every block, and singular values of one block's Jacobian: a column for each arm."""
+    """Draw the norm of dL/dx of every block: a panel for each arm."""
     cells = [cell for cell in results.finished if (cell.hidden, cell.depth) == (UNITS, DEEPEST)]
-    shape = {"nrows": 2, "ncols": max(1, len(cells)), "sharey": "row", "squeeze": False}
-    figure, grid = new_figure("Untrained blocks keep gradients if they nearly copy", 5.6, **shape)
-    for column, cell in zip(grid.T, cells, strict=False):
-        column[0].set_title(cell.arm.replace(", ", ",\n"))
-        for axes, field in zip(column, ("gradient_norms", "singular_values"), strict=True):
-            for state, color in STATES.items():
-                flows = [getattr(run.measured, state) for run in results.scored(cell)]
-                curves = np.array([getattr(flow, field) for flow in flows], float)
-                places = np.arange(1, curves.shape[1] + 1)
-                draw_seeds(axes, places, curves, label=state, color=color, center=np.median)
-        column[0].set(yscale="log", xticks=(1, cell.depth))
-        column[1].set(yscale="log", xticks=(1, cell.hidden))
+    title = "Untrained blocks keep gradients if they nearly copy"
+    figure, grid = new_figure(title, 3.4, ncols=max(1, len(cells)), sharey=True, squeeze=False)
+    for axes, cell in zip(grid.flat, cells, strict=False):
+        for state, color in STATES.items():
+            curves = np.array([getattr(run.measured, state) for run in results.scored(cell)], float)
+            places = np.arange(1, curves.shape[1] + 1)
+            draw_seeds(axes, places, curves, label=state, color=color, center=np.median)
+        axes.set(title=cell.arm.replace(", ", ",\n"), yscale="log", xticks=(1, cell.depth))
     grid[0, 0].set(xlabel="input of block", ylabel="norm of dL/dx")
-    grid[1, 0].set(xlabel="rank", ylabel="singular values of dy/dx,\nmiddle block")
-    label_ends(*grid[:, -1])
+    label_ends(grid[0, -1])
     return figure
 
 

@@ -1,9 +1,9 @@
 """Do carry paths move less data than a plain net of the same depth?
 
-The blocks of plain, residual and highway nets, of equal width or of equal parameters, run forward and backward on
-values that record every read. First layer, last layer and loss, which all nets share, are left out. In arrays of
-objects NumPy calls the methods of the elements, so the code that is traced is the code that trains nets. There
-np.matmul is a plain loop over rows, columns and products, without blocks that fit a processor cache.
+The blocks of plain, residual and highway nets of equal parameters (and in one size of equal width) run forward and
+backward on values that record every read. First layer, last layer and loss, which all nets share, are left out. In
+arrays of objects NumPy calls the methods of the elements, so the code that is traced is the code that trains nets.
+There np.matmul is a plain loop over rows, columns and products, without blocks that fit a processor cache.
 
 The cost is ByteDMD, the data movement distance of Smith, Goldfarb & Ding (2022, arXiv:2203.02536) counted in bytes. All
 that a program has touched lies in one stack, the value used last on top. To read a byte at depth d costs ⌈√d⌉, because
@@ -13,21 +13,18 @@ a plane that stores d bytes extends that far. Computing and writing are free. In
   dL/dx_L. An operation pushes its result as a new value.
 - The bytes of a value lie side by side.
 - An operation first finds its operands, then moves them to the top, the left one before the right one.
-- Constants are not values, and to add a value to the constant 0 copies the value.
+- Constants are not values. A copy, such as a plain block's y = H, is a read and a new value, as in arrays of floats.
 
-Two rules of such a count are open, so there are four counts. A copy, such as a plain block's y = H, may be a read, as
-in arrays of floats, or free, as it makes no new number. A value that is never read again may stay in the stack, as in
+One rule of such a count is open, so there are two counts. A value that is never read again may stay in the stack, as in
 the definition, or leave it, as where its memory is reused; parameters and their gradients always stay.
 
 No code branches on a value, so a cost depends on sizes alone: values need no numbers, and there is no spread.
-
-Verdict on "carry paths move less data": by the first rule, such a net costs less than the plain one by MARGIN or more.
 """
 
 import math
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count, product
 from typing import Literal
 
@@ -38,7 +35,6 @@ from highway_lab.fields import Count, dict_of
 from highway_lab.figures import COLORS, draw_level, label_ends, new_figure
 from highway_networks import Config, DeepNet, Workspace, affine_forward
 
-from .claims import Verdict, combine
 from .study import Arm, Results, Stage, Study, StudyRun, Task
 
 BYTES = 4  # per value: nets are trained in float32
@@ -47,7 +43,6 @@ EQUAL = ("width", "parameters")
 WIDER = {2: 3, 14: 20, 84: 119}  # a plain block's width for as many parameters: 12, 420, 14,280
 SIZES = {"width": 14, "depth": 8, "batch": 1}  # where they are not varied
 VARIED = {"width": tuple(WIDER), "depth": (2, 4, 8, 16, 32, 64, 128), "batch": (1, 2, 4, 8, 16, 32)}
-MARGIN = 0.01  # of the plain net's cost: at equal parameters, highway blocks read 1 % fewer weights
 Event = tuple[int, ...]  # the values that are read: none, one or two
 
 
@@ -63,20 +58,11 @@ class Value:
 
     def made(self, *others: "Value | float") -> "Value":
         """Return what an operation makes of this value and others."""
-        return type(self)(self.events, self, *(of for of in others if isinstance(of, Value)))
+        return Value(self.events, self, *(of for of in others if isinstance(of, Value)))
 
-    __neg__ = __add__ = __sub__ = __mul__ = __truediv__ = __rsub__ = __rmul__ = __rtruediv__ = exp = tanh = made
-    __pos__ = made  # a copy: a new value, as in arrays of floats
-
-    def __radd__(self, constant: float) -> "Value":
-        return self + constant if constant else +self
-
-
-class SharedValue(Value):
-    """One whose copies are the same value in a second place, and free."""
-
-    def __pos__(self) -> Value:
-        return self
+    __neg__ = __add__ = __sub__ = __mul__ = __truediv__ = exp = tanh = made
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = made
+    __pos__ = made  # a copy
 
 
 class Memory(np.ndarray):
@@ -86,7 +72,7 @@ class Memory(np.ndarray):
         super().__setitem__(key, +values)
 
 
-def trace_step(block: str, D: int, L: int, B: int, kind: type[Value] = Value) -> tuple[list[Event], set[int]]:
+def trace_step(block: str, D: int, L: int, B: int) -> tuple[list[Event], set[int]]:
     """Run a net's blocks forward and backward; return the events, and the parameters and gradients among the values."""
     events: list[Event] = []
     net = DeepNet(0, 0, hidden=D, depth=L, block=block, dtype=object, rng=None)
@@ -95,7 +81,7 @@ def trace_step(block: str, D: int, L: int, B: int, kind: type[Value] = Value) ->
         setattr(w, name, getattr(w, name).view(Memory))
 
     def push(arguments: np.ndarray) -> None:
-        arguments.flat = [kind(events) for _ in range(arguments.size)]
+        arguments.flat = [Value(events) for _ in range(arguments.size)]
 
     push(net.params.blocks)
     push(w.x[0])
@@ -140,13 +126,7 @@ def cost(depths: np.ndarray) -> int:
 
 # ----------------------------------------------------------------------------------------------- study
 
-RULES = {  # how copies count, and whether values that are never read again stay in the stack
-    "nothing leaves the stack": (Value, True),
-    "dead values leave it": (Value, False),
-    "nothing leaves, copies free": (SharedValue, True),
-    "dead values leave, copies free": (SharedValue, False),
-}
-USUAL = next(iter(RULES))  # the rule that decides
+RULES = (USUAL, REUSED) = ("nothing leaves the stack", "dead values leave it")
 
 
 @dataclass(frozen=True)
@@ -176,11 +156,8 @@ class Movement:
 
 def measure(block: str, D: int, L: int, B: int) -> dict[str, int]:
     """Trace a step of a net's blocks, and charge it by each rule."""
-    charged = {}
-    for name, (kind, stays) in RULES.items():
-        events, lasting = trace_step(block, D, L, B, kind)
-        charged[name] = cost(depths(events, range(len(events)) if stays else lasting))
-    return charged
+    events, lasting = trace_step(block, D, L, B)
+    return {USUAL: cost(depths(events, range(len(events)))), REUSED: cost(depths(events, lasting))}
 
 
 def train(task: Task, _: None) -> StudyRun:
@@ -191,12 +168,11 @@ def train(task: Task, _: None) -> StudyRun:
     return StudyRun(None, task, n_parameters, False, {}, Movement(costs))
 
 
-PANELS = [("width", "depth"), *(("parameters", name) for name in VARIED)]  # what is equal, and what is varied
-CELLS = {SizeCell(equal, **SIZES | {name: value}) for equal, name in PANELS for value in VARIED[name]}
+CELLS = {SizeCell("parameters", **SIZES | {name: value}) for name, values in VARIED.items() for value in values}
 DATASET = None
 STUDY = Study(
     {equal: Arm({"block": "highway"}, {}) for equal in EQUAL},
-    sorted(CELLS, key=lambda of: (of.width**2 * of.depth * of.batch, of.arm)),
+    sorted(CELLS | {SizeCell("width", **SIZES)}, key=lambda of: (of.width**2 * of.depth * of.batch, of.arm)),
     [Stage((0,), 1, result="scored")],
     configure=lambda fields, cell, stage: Config(**fields, hidden=cell.width, depth=cell.depth),
     criteria={"highway": lambda run: run.measured.relative("highway")},
@@ -208,55 +184,46 @@ STUDY = Study(
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def judge_saving(found: Iterable[Movement], block: str) -> Verdict:
-    """Judge "carry paths move less data": by USUAL, such a net costs less than the plain one by MARGIN or more."""
-    less = (of.relative(block) <= 1 - MARGIN for of in found)
-    return combine(Verdict.REPRODUCED if saved else Verdict.NOT_REPRODUCED for saved in less)
-
-
-def varied(results: Results, name: str, equal: str) -> dict[int, Movement]:
-    """Return by one of the sizes, in its order, what was measured where all others are those of SIZES."""
-    usual, found = SizeCell(equal, **SIZES), {run.cell: run.measured for run in results.runs}
-    cells = {value: replace(usual, **{name: value}) for value in VARIED[name]}
+def varied(results: Results, name: str) -> dict[int, Movement]:
+    """Return by one of the sizes, at equal parameters, what was measured where all others are those of SIZES."""
+    found = {run.cell: run.measured for run in results.runs}
+    cells = {value: SizeCell("parameters", **SIZES | {name: value}) for value in VARIED[name]}
     return {value: found[cell] for value, cell in cells.items() if cell in found}
 
 
 def numbers(results: Results) -> dict:
-    """Return what the page quotes, by what is equal and by block: costs as multiples of the plain net's.
+    """Return what the page quotes: costs as multiples of the plain net's.
 
-    usual, every    of all sizes, by USUAL and by all RULES
-    depth, batch    by that size, by USUAL
+    equal_width            by block, by USUAL; all others are of nets of equal parameters
+    depth, batch, every    by block and rule: by that size, and of all sizes
     """
-    found = {name: {equal: {} for equal in EQUAL} for name in ("usual", "every", "depth", "batch", "verdict")}
-    for equal, block in product(EQUAL, CARRYING):
-        of = [run.measured for run in results.runs if run.cell.arm == equal]
-        found["usual"][equal][block] = [one.relative(block) for one in of]
-        found["every"][equal][block] = [one.relative(block, rule) for one in of for rule in RULES]
-        found["verdict"][equal][block] = judge_saving(of, block)
-        for name in ("depth", "batch"):
-            by_size = varied(results, name, equal)
-            found[name][equal][block] = {size: one.relative(block) for size, one in by_size.items()}
-    multiples = [multiple for of in found["every"].values() for each in of.values() for multiple in each]
-    more = sum(multiple > 1 for multiple in multiples)
-    return found | {"settings": len(results.runs), "comparisons": len(multiples), "more": more}
+    of_equal = {equal: [run.measured for run in results.runs if run.cell.arm == equal] for equal in EQUAL}
+    kinds = [*product(CARRYING, RULES)]
+    every = {of: [one.relative(*of) for one in of_equal["parameters"]] for of in kinds}
+    multiples = [multiple for of in every.values() for multiple in of]
+    return {
+        "equal_width": {block: one.relative(block) for block in CARRYING for one in of_equal["width"]},
+        "depth": {of: {size: one.relative(*of) for size, one in varied(results, "depth").items()} for of in kinds},
+        "batch": {of: {size: one.relative(*of) for size, one in varied(results, "batch").items()} for of in kinds},
+        "every": every,
+        "settings": len(of_equal["parameters"]),
+        "comparisons": len(multiples),
+        "more": sum(multiple > 1 for multiple in multiples),
+    }
 
 
 def figure(results: Results) -> Figure:
-    """Draw by how much a net's cost exceeds the plain net's; bold: counted by USUAL, faint: by the other rules."""
+    """Draw by how much a net's cost exceeds the plain net's; bold: counted by USUAL, faint: by REUSED."""
     figure, grid = new_figure("Carry paths mostly move more data", 3.4, ncols=3)
-    panels = {  # what is varied, and what is equal, by title
-        "equal width": ("depth", "width", "blocks"),
-        "equal parameters": ("depth", "parameters", "blocks"),
-        "equal parameters, 8 blocks": ("batch", "parameters", "samples in a batch"),
-    }
-    for axes, (title, (name, equal, label)) in zip(grid, panels.items(), strict=True):
-        by_size = varied(results, name, equal)
+    labels = {"depth": "blocks", "width": "units of highway nets", "batch": "samples in a batch"}
+    for axes, (name, label) in zip(grid, labels.items(), strict=True):
+        by_size = varied(results, name)
         draw_level(axes, 0, "plain")
         for block, rule in product(CARRYING, reversed(RULES)):
             more = [100 * (one.relative(block, rule) - 1) for one in by_size.values()]
             style = {"label": block} if rule == USUAL else {"linewidth": 1, "alpha": 0.4}
             axes.plot([*by_size], more, color=COLORS[block], marker="o", markersize=3, **style)
-        axes.set(title=title, xscale="log", xlabel=label)
+        axes.set(xscale="log", xlabel=label)
         axes.set_xticks([*by_size][::2], [*by_size][::2])
         axes.minorticks_off()
     grid[0].set_ylabel("data moved, % more than plain")

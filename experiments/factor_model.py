@@ -3,10 +3,10 @@
 A simulated day has FACTORS factors, independent AR(1) series of variance 1; a regime, the first or the second, by a
 Markov chain; a state variable, −1 in the first regime and 1 in the second, plus standard normal noise; and a return, a
 function of the factors by the regime, plus normal noise. The functions have variance 1 and are uncorrelated, so neither
-regime is easier; except in "noise", whose second function is 0. In "hidden" the state variable is of another chain.
+regime is easier; except in "noise", whose second function is 0.
 
-Walk-forward: every model is fitted to the first four fifths of a rolling window. The last fifth chooses one of nine
-settings and the length of training. Then the model predicts the days after the window. Out-of-sample R² is 1 − the sum
+Walk-forward: every net is fitted to the first four fifths of a rolling window. The last fifth chooses one of nine
+settings and the length of training. Then the net predicts the days after the window. Out-of-sample R² is 1 − the sum
 of its squared errors / that of the window's mean (Campbell & Thompson 2008, eq. 1).
 
 Mean T detects the second regime on those days; each fold gives an AUC. Baselines: the untrained net, a logistic
@@ -20,22 +20,24 @@ chance, but not every baseline. ("noise", and that falling behind refutes, were 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
+from scipy.stats import rankdata
+from sklearn.linear_model import LogisticRegression
 
 import highway_estimators  # noqa: F401, adds squared-error to LOSSES
 from highway_lab.fields import Score, Share
-from highway_lab.figures import COLORS, FAINT_INK, new_figure
+from highway_lab.figures import FAINT_INK
 from highway_lab.intervals import Interval, interval
 from highway_lab.training import Training
-from highway_networks import Config, Dataset, DeepNet, rounded
+from highway_networks import Config, Dataset, rounded
 
 from .claims import Verdict
-from .common_figures import draw_dots
+from .common_figures import rows_figure
+from .looks.measurement import mean_gates
 from .study import Arm, ArmCell, Results, Stage, Study, StudyRun, Task
 
 # --------------------------------------------------------------------------------------------- markets
@@ -59,25 +61,19 @@ def linear(f: np.ndarray) -> np.ndarray:
     return f.sum(axis=1) / math.sqrt(FACTORS)
 
 
-def nonlinear(f: np.ndarray) -> np.ndarray:
-    """Add the product of two factors to a factor whose sign a third one sets."""
-    return (f[:, 0] * f[:, 1] + np.sign(f[:, 2]) * f[:, 3]) / math.sqrt(2)
-
-
 MARKETS = {  # the second regime's expected returns; the first's are linear
-    "nonlinear": nonlinear,
-    "hidden": nonlinear,
-    "both linear": lambda f: f @ [0.5, 0.5, -0.5, -0.5, 0],  # orthogonal to `linear`
     "noise": lambda f: np.zeros(len(f)),
+    "nonlinear": lambda f: (f[:, 0] * f[:, 1] + np.sign(f[:, 2]) * f[:, 3]) / math.sqrt(2),
+    "both linear": lambda f: f @ [0.5, 0.5, -0.5, -0.5, 0],  # orthogonal to `linear`
 }
 
 
 def simulate(market: str, days: int, seed: int) -> Market:
     """Draw one of MARKETS; with the same seed all have the same factors, regimes and noise."""
-    of_factors, of_regime, of_another, of_state, of_return = np.random.default_rng(seed).spawn(5)
+    of_factors, of_regime, _, of_state, of_return = np.random.default_rng(seed).spawn(5)
     factors = autoregression(of_factors.normal(size=(days, FACTORS)))
-    second, another = switching(of_regime.random(days)), switching(of_another.random(days))
-    state = np.where(another if market == "hidden" else second, 1, -1) + of_state.normal(size=days)
+    second = switching(of_regime.random(days))
+    state = np.where(second, 1, -1) + of_state.normal(size=days)
     expected = np.where(second, MARKETS[market](factors), linear(factors))
     returns = expected + math.sqrt(NOISE) * of_return.normal(size=days)
     return Market(np.column_stack([factors, state]), returns, second)
@@ -97,9 +93,7 @@ def switching(uniform: np.ndarray) -> np.ndarray:
     return np.cumsum(switches) % 2 == 1
 
 
-# ---------------------------------------------------------------------------------------------- models
-# Each is a generator that takes days to fit, (n, d) and (n,), and later days (m, d). It yields a candidate for each
-# setting and each length of training: the setting in words, its predictions (m,), and the parameters if it is a net.
+# ------------------------------------------------------------------------------------------------ nets
 
 SEEDS, FOLDS, VALIDATION = range(20), 3, 0.2  # the last: the share of a window that chooses the setting
 USUAL = {"activation": "tanh", "init": "glorot"}  # as in most of these experiments
@@ -113,22 +107,11 @@ NETS = {  # 4,225 to 4,361 parameters
 }
 GATED, UNTRAINED = tuple(NETS)[-2:], ", untrained"
 RATES = tuple(product((1e-3, 3e-3, 1e-2), (0.0, 3e-3, 1e-2)))  # learning rate, weight decay
-PENALTIES = tuple(10.0**power for power in range(-2, 7))
-Candidate = tuple[str, np.ndarray, np.ndarray | None]
-
-
-def ridge(x: np.ndarray, y: np.ndarray, later: np.ndarray, _: Config) -> Iterator[Candidate]:
-    """Fit a linear model on the inputs and their products of two."""
-    from sklearn.linear_model import Ridge
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import PolynomialFeatures, StandardScaler
-
-    for penalty in PENALTIES:
-        model = make_pipeline(PolynomialFeatures(2, include_bias=False), StandardScaler(), Ridge(penalty))
-        yield f"penalty {penalty:g}", model.fit(x, y).predict(later), None
+Candidate = tuple[str, np.ndarray, np.ndarray]
 
 
 def train_net(name: str, x: np.ndarray, y: np.ndarray, later: np.ndarray, walk: Config) -> Iterator[Candidate]:
+    """Yield a candidate for each setting and epoch: the setting, predictions (m,) for `later`, and the parameters."""
     for lr, weight_decay in RATES:
         training = prepare(name, x, y, walk, lr=lr, weight_decay=weight_decay)
         for _ in training.epochs(scored=False):
@@ -143,17 +126,12 @@ def prepare(name: str, x: np.ndarray, y: np.ndarray, walk: Config, **setting: fl
     return Training(config, Dataset(x, y[:, None], x[:1], y[:1, None], outputs=1))  # the test day is never scored
 
 
-MODELS = {"ridge, products of two": ridge} | {name: partial(train_net, name) for name in NETS}
-
-
 def forecast(market: Market, day: int, walk: Config) -> tuple[dict, dict, dict]:
     """Fit and choose on the window that begins with `day`.
 
-    Return predictions by model and signals by name, (horizon,) each, for the days after it, and settings by model. A
-    net's signal is its mean T.
+    Return predictions by net and signals by name, (horizon,) each, for the days after it, and settings by net. The
+    signal of a net is its mean T over all units of all blocks.
     """
-    from sklearn.linear_model import LogisticRegression
-
     window, horizon = walk.n_train, walk.n_test
     x, y, second = (days[day : day + window + horizon] for days in market)
     fit = round((1 - VALIDATION) * window)
@@ -165,16 +143,16 @@ def forecast(market: Market, day: int, walk: Config) -> tuple[dict, dict, dict]:
         return float(np.nan_to_num(mean, nan=np.inf))  # NaN if a net diverged
 
     given = inputs[:fit], targets[:fit], inputs[fit:], walk
-    chosen = {name: min(model(*given), key=error) for name, model in MODELS.items()}
+    chosen = {name: min(train_net(name, *given), key=error) for name in NETS}
     predicted = {name: y[:fit].mean() + y[:fit].std() * of[window - fit :] for name, (_, of, _) in chosen.items()}
     predicted["mean"] = np.full(horizon, y[:window].mean())
 
     signals = {}
     for name in GATED:
         net = prepare(name, inputs[:fit], targets[:fit], walk).net
-        signals[name + UNTRAINED] = mean_gate(net, inputs[window:])
+        signals[name + UNTRAINED] = mean_gates(net, inputs[window:]).mean(axis=1)
         net.params.flat[...] = chosen[name][-1]
-        signals[name] = mean_gate(net, inputs[window:])
+        signals[name] = mean_gates(net, inputs[window:]).mean(axis=1)
     regression = LogisticRegression().fit(inputs[:window], second[:window])
     signals["logistic regression"] = regression.decision_function(inputs[window:])  # log odds of the second regime
     return predicted, signals, {name: setting for name, (setting, *_) in chosen.items()}
@@ -185,15 +163,8 @@ def standardised(days: np.ndarray, fit: int) -> np.ndarray:
     return ((days - days[:fit].mean(axis=0)) / days[:fit].std(axis=0)).astype(np.float32)
 
 
-def mean_gate(net: DeepNet, x: np.ndarray) -> np.ndarray:
-    """Return the mean T over all units of all blocks, (n,), on days x (n, d)."""
-    return np.mean([T.mean(axis=0) for (_, T), _ in net.iterate_blocks(net.embed(x))], axis=0)
-
-
 def auc(signal: np.ndarray, second: np.ndarray) -> float:
     """Return the share of pairs, a day of each regime, in which the second's signal is higher (Mann & Whitney 1947)."""
-    from scipy.stats import rankdata
-
     n = np.count_nonzero(second)
     pairs = n * (len(second) - n)
     return (rankdata(signal)[second].sum() - n * (n + 1) / 2) / pairs if pairs else math.nan
@@ -204,7 +175,7 @@ def auc(signal: np.ndarray, second: np.ndarray) -> float:
 
 @dataclass
 class Walked:
-    """What was found in one market: out-of-sample R² by model, AUC by signal, the settings that each fold chose."""
+    """What was found in one market: out-of-sample R² by net, AUC by signal, the settings that each fold chose."""
 
     r2: dict[str, Score | None]
     auc: dict[str, Share | None]
@@ -213,13 +184,9 @@ class Walked:
 
 def train(task: Task, _: Any) -> StudyRun:
     """Simulate a market, and predict it window by window."""
-    import sklearn.linear_model  # noqa: F401, so that its threads are there when all are limited
-    from threadpoolctl import threadpool_limits
-
     walk = task.config
     market = simulate(task.cell.arm, walk.n_train + FOLDS * walk.n_test, walk.seed)
-    with threadpool_limits(1):
-        folds = [forecast(market, fold * walk.n_test, walk) for fold in range(FOLDS)]
+    folds = [forecast(market, fold * walk.n_test, walk) for fold in range(FOLDS)]
     predicted, signals, settings = (
         {name: [fold[name] for fold in part] for name in part[0]} for part in zip(*folds, strict=True)
     )
@@ -246,16 +213,9 @@ STUDY = Study(
 
 # ---------------------------------------------------------------------------------------- what was found
 
-ROWS = {  # of the figure, by market
-    "noise": "second regime only noise",
-    "nonlinear": "second regime nonlinear",
-    "both linear": "both regimes linear",
-    "hidden": "nonlinear, regime hidden",
-}
-
 
 def by_market(results: Results, kind: str, name: str) -> dict[str, np.ndarray]:
-    """Return what was measured of a model or a signal, (seeds,), by market; NaN in place of None."""
+    """Return what was measured of a net or a signal, (seeds,), by market; NaN in place of None."""
     found = results.by_cell().items()
     return {cell.arm: np.array([getattr(run.measured, kind)[name] for run in runs], float) for cell, runs in found}
 
@@ -282,11 +242,11 @@ def numbers(results: Results) -> dict:
 
     auc             of a signal in the nonlinear market
     leads, verdict  of mean T of each net, over the baselines
-    lead            in R², of the deep highway net over a model, in each market
+    lead            in R², of the deep highway net over another, in each market
     highest_rate    the share of a net's fits that chose the highest learning rate
     """
     leads = {net: leads_of_gates(*(by_market(results, "auc", net + of) for of in ("", UNTRAINED))) for net in GATED}
-    r2 = {model: by_market(results, "r2", model) for model in MODELS}
+    r2 = {net: by_market(results, "r2", net) for net in NETS}
     chosen = {net: [setting for run in results.runs for setting in run.measured.settings[net]] for net in NETS}
     highest = f"rate {RATES[-1][0]:g},"
     return {
@@ -296,25 +256,19 @@ def numbers(results: Results) -> dict:
         },
         "leads": leads,
         "verdict": {net: judge_gates(leads[net]) for net in GATED},
-        "lead": {model: {of: interval(r2[DEEP][of] - r2[model][of]) for of in r2[DEEP]} for model in MODELS},
+        "lead": {net: {of: interval(r2[DEEP][of] - r2[net][of]) for of in r2[DEEP]} for net in NETS},
         "highest_rate": {net: np.mean([of.startswith(highest) for of in chosen[net]]) for net in NETS},
     }
 
 
 def figure(results: Results) -> Figure:
-    """Draw the AUC of mean T, a panel a net, a row a market: seeds faint, mean and interval; untrained in grey."""
-    figure, panels = new_figure("Gates mark noise better than nonlinearity", 3.4, ncols=2, sharex=True, sharey=True)
-    for axes, net in zip(panels, GATED, strict=True):
-        axes.axvline(0.5, color=FAINT_INK, linewidth=1, zorder=0)
-        for of, shift, color in ((net, -0.15, COLORS["highway"]), (net + UNTRAINED, 0.25, FAINT_INK)):
-            auc = by_market(results, "auc", of)
-            for row, market in enumerate(ROWS):
-                mean, half = interval(auc[market])
-                draw_dots(axes, auc[market], row + shift, color=color)
-                axes.plot([mean - half, mean + half], [row + shift] * 2, color=color)
-        axes.set(title=net, xlim=(0, 1), ylim=(len(ROWS) - 0.4, -0.6), xlabel="AUC of mean T")
-        axes.set_xticks((0, 0.5, 1), ("0", "½", "1"))
-    panels[0].set_yticks(range(len(ROWS)), ROWS.values())
+    """Draw the AUC of mean T of every seed, a row for each net and market; that of an untrained net is alike in all."""
+    rows: dict[str, np.ndarray] = {}
+    for net in GATED:
+        rows |= {f"{net}: {market}": auc for market, auc in by_market(results, "auc", net).items()}
+        rows[f"{net}: untrained"] = by_market(results, "auc", net + UNTRAINED)["nonlinear"]
+    figure = rows_figure("Gates mark noise better than nonlinearity", rows, "AUC of mean T; ½ is guessing")
+    figure.axes[0].axvline(0.5, color=FAINT_INK, linewidth=1, zorder=0)
     return figure
 
 

@@ -13,10 +13,8 @@ Rules, fixed before the first run:
   classes (the left digit), sum (of both digits, modulo ten), random (labels that nothing predicts). As a check, the
   training error of nets without a block, trained alike, is shown beside it; it does not change the order.
 - Depth used is the number of blocks needed: 49 less those that can be closed, T = 0, one after another from the last
-  to the first, before accuracy has fallen by one point on 10,000 training pairs (measurement.count_spared). A second
-  measure is the effective depth, the sum over blocks of the mean T over units and training pairs. No verdict depends
-  on it, nor on the blocks needed at other falls than one point, nor on idle blocks, those whose closing alone changes
-  the training error by less than a threshold, which are shown as a curve over thresholds.
+  to the first, before accuracy has fallen by one point on 10,000 training pairs (measurement.count_spared). No verdict
+  depends on the blocks needed at other falls than one point.
 - A net has learned if its training error is more than 5 points below that of guessing the commonest class. A diverged
   net, whose loss is not finite, has not; it is not replaced. Nets that have not learned are left out of all means, and
   how many have is said beside these. A task counts in a setting if at least three of its five nets have learned.
@@ -28,8 +26,7 @@ Rules, fixed before the first run:
 
 Reproduced means that a net needs more of its blocks where only its labels are harder, as the paper says of harder
 problems. Not reproduced means that a harder task on the same pictures takes less than two further blocks, so something
-else than difficulty would have to explain the paper's comparison. All is measured before training, too: a net that
-guesses has little to lose when its blocks are closed, so it needs hardly any.
+else than difficulty would have to explain the paper's comparison.
 
     python -m experiments task_difficulty run --fresh --jobs 2
 """
@@ -42,17 +39,16 @@ from typing import Literal
 
 import numpy as np
 
-from highway_lab.fields import NotNegative, Share, lists_of
+from highway_lab.fields import Share, lists_of
 from highway_lab.intervals import difference
 from highway_lab.logs import rounded_all
-from highway_lab.training import Training
-from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
+from highway_networks import Dataset, DeepNet, rounded
 
+from . import study_command
 from .claims import Verdict, combine, judge_better, of_learners
 from .digit_pairs import pair_digits
 from .looks import measurement
-from .partly_frozen import ArmConfig
-from .study import Arm, Results, Stage, Study, StudyRun, Task
+from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task
 
 ORDER = ("two classes", "parity", "ten classes", "sum", "random")  # of difficulty, fixed in advance
 EASIER, HARDER = "ten classes", "sum"  # whose difference decides
@@ -86,60 +82,46 @@ class LabelledCell:
 
 @dataclass
 class Seen:
-    """Measures of one net on the training pairs; errors are shares, blocks stand from the first."""
+    """Errors of a trained net on the training pairs, as shares."""
 
     error: Share
-    idle_share: lists_of(Share, "thresholds")  # of the blocks, by measurement.IDLE_THRESHOLDS
-    closed_from_back: lists_of(Share, "L+1")  # error with the last k blocks closed, on measurement.SET_IMAGES pairs
-    mean_T: lists_of(NotNegative, "L")  # by block, over units and pairs
+    closed_from_back: lists_of(Share, "L+1")  # with the last k blocks closed, on measurement.SET_IMAGES pairs
 
 
 @dataclass
 class Examined:
-    """A net before and after training, null if it diverged; `guess_error`: that of guessing the commonest class.
+    """A net, null if it diverged; `guess_error`: that of guessing the commonest class.
 
     without_blocks   training error of a net of no blocks that is trained alike; null if that diverged
     """
 
     guess_error: Share
     trained: Seen | None
-    untrained: Seen
     without_blocks: Share | None
 
 
-def see(net: DeepNet, data: Dataset) -> Seen:
-    """Measure a net on all training pairs."""
-    error = measurement.close_each(net, data.train_x, data.train_y)
-    from_back = measurement.close_in_order(net, *measurement.closing_images(data), np.arange(net.depth)[::-1])
-    return Seen(
-        error=rounded(error[-1]),
-        idle_share=rounded_all([measurement.idle_share(error, 100 * of) / 100 for of in measurement.IDLE_THRESHOLDS]),
-        closed_from_back=rounded_all(from_back),
-        mean_T=rounded_all(measurement.measure_gates(net, data.train_x).T.mean(axis=1)),
-    )
-
-
-def train_net(config: ArmConfig, data: Dataset) -> DeepNet | None:
-    """Return the trained net; None if it diverged, which its last step may do, too."""
-    training = Training(config, data)
-    for _ in training.epochs(scored=False):
-        pass
-    loss, _ = evaluate(training.net, data.train_x, data.train_y, training.loss)
-    return training.net if math.isfinite(loss) and not training.diverged else None
-
-
 def train(task: Task, digits: Dataset) -> StudyRun:
-    """Train a net and measure it, before and after; beside it one without blocks."""
+    """Train a net, and beside it one without blocks, and measure both on the training pairs."""
     data = pair_digits(digits, task.cell.labels, result=True)
-    net, bare = train_net(task.config, data), train_net(replace(task.config, depth=0), data)
-    fresh = Training(task.config, data).net
-    examined = Examined(
-        guess_error=rounded(1 - np.bincount(data.train_y).max() / len(data.train_y)),
-        trained=net and see(net, data),
-        untrained=see(fresh, data),
-        without_blocks=bare and rounded(1 - evaluate(bare, data.train_x, data.train_y, LOSSES["cross-entropy"])[1]),
-    )
-    return StudyRun(None, task, fresh.n_trained, net is None, {}, examined)
+    pairs = data.train_x, data.train_y
+    bare = study_command.train(replace(task, config=replace(task.config, depth=0)), data, judged=pairs)
+
+    def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, common: Measured) -> Examined:
+        guess_error = rounded(1 - np.bincount(y).max() / len(y))
+        trained = None if (error := error_of(common)) is None else see(net, data, error)
+        return Examined(guess_error, trained, error_of(bare.measured))
+
+    return study_command.train(task, data, judged=pairs, measure=measure)
+
+
+def error_of(measured: Measured) -> float | None:
+    """Return the share of the training pairs that a net labels wrongly; None if it diverged."""
+    return None if measured.score is None else rounded(1 - measured.score)
+
+
+def see(net: DeepNet, data: Dataset, error: float) -> Seen:
+    from_back = measurement.close_in_order(net, *measurement.closing_images(data), np.arange(net.depth)[::-1])
+    return Seen(error, rounded_all(from_back))
 
 
 STUDY = Study(

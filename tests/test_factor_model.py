@@ -43,24 +43,18 @@ def test_regimes_switch_above_the_probability_to_stay_and_last_fifty_days():
 
 def test_the_functions_of_a_market_have_variance_1_and_are_uncorrelated(markets):
     factors = markets["noise"].x[:, : fm.FACTORS]
-    for second in (fm.nonlinear, fm.MARKETS["both linear"]):
+    for second in (fm.MARKETS["nonlinear"], fm.MARKETS["both linear"]):
         np.testing.assert_allclose(np.cov(fm.linear(factors), second(factors)), np.eye(2), atol=0.15)
     noise = markets["noise"]
     assert noise.y[noise.second].var() == pytest.approx(fm.NOISE, rel=0.05)
 
 
-def test_markets_of_a_seed_differ_by_the_second_regime_or_by_the_state(markets):
-    one, hidden, both_linear, noise = (markets[name] for name in fm.MARKETS)
-    for mine, other in (
-        (one.second, hidden.second),
-        (one.y, hidden.y),
-        (one.x[:, : fm.FACTORS], hidden.x[:, : fm.FACTORS]),
-        (one.x, both_linear.x),
-        (one.y != both_linear.y, one.second),
-        (one.y != noise.y, one.second),
-    ):
-        np.testing.assert_array_equal(mine, other)
-    assert not np.array_equal(fm.simulate("hidden", 50, seed=2).y, hidden.y[:50])
+def test_markets_of_a_seed_differ_by_the_returns_of_the_second_regime_alone(markets):
+    noise, one, both_linear = (markets[name] for name in fm.MARKETS)
+    for other in (both_linear, noise):
+        np.testing.assert_array_equal(one.x, other.x)
+        np.testing.assert_array_equal(one.y != other.y, one.second)
+    assert not np.array_equal(fm.simulate("noise", 50, seed=2).y, noise.y[:50])
 
 
 # --------------------------------------------------------------------------------------------- measures
@@ -74,14 +68,14 @@ def test_an_auc_is_the_share_of_pairs_in_the_right_order():
     assert math.isnan(fm.auc(np.arange(4), np.ones(4, bool)))
 
 
-# ---------------------------------------------------------------------------------------------- models
+# ------------------------------------------------------------------------------------------------ nets
 
 
-def test_nets_are_of_one_size_and_every_model_has_nine_settings():
+def test_nets_are_of_one_size_and_each_has_nine_settings():
     sizes = [fm.prepare(name, np.zeros((3, 6)), np.zeros(3), SHORT).net.params.flat.size for name in fm.NETS]
     assert max(sizes) / min(sizes) < 1.04
     assert [fm.NETS[name]["block"] for name in fm.GATED] == ["highway", "highway"]
-    assert {len(grid) for grid in (fm.PENALTIES, fm.RATES)} == {9}
+    assert len({*fm.RATES}) == 9
 
 
 @pytest.mark.parametrize("name", fm.NETS)
@@ -99,13 +93,6 @@ def test_a_candidate_keeps_the_parameters_that_made_its_predictions(name):
     assert len({setting for setting, *_ in candidates}) == len(fm.RATES)
     np.testing.assert_array_equal(fm.prepare(name, 2 * x, -y, task).net.predict(later), untrained)
     assert not np.array_equal(fm.prepare(name, x, y, replace(task, seed=1)).net.predict(later), untrained)
-
-
-def test_a_signal_of_gates_is_their_mean_over_blocks_and_units():
-    x = np.random.default_rng(0).normal(size=(7, 6)).astype(np.float32)
-    net = fm.prepare(fm.GATED[1], x, x[:, 0], SHORT).net
-    _, cache = net.forward(x)
-    np.testing.assert_allclose(fm.mean_gate(net, x), cache.T.mean(axis=(0, 1)), rtol=1e-6)
 
 
 # ----------------------------------------------------------------------------------------- walk-forward
@@ -147,17 +134,18 @@ def test_the_last_fifth_of_the_window_chooses_and_never_a_diverged_net(monkeypat
     good_then[chosen_on:] += 1
     offered = {"diverged": np.full_like(truth, np.nan), "good later": good_later, "good then": good_then}
 
-    def model(x, y, later, task):
+    def candidates(name, x, y, later, task):
         assert (len(x), len(y), len(later)) == (FIT, FIT, chosen_on + SHORT.n_test)
         np.testing.assert_allclose([x.mean(), y.mean(), x[:, 0].std(), y.std()], [0, 0, 1, 1], atol=1e-5)
         yield from ((name, predicted, None) for name, predicted in offered.items())
 
     monkeypatch.setattr(fm, "GATED", ())
-    monkeypatch.setattr(fm, "MODELS", {"model": model})
+    monkeypatch.setattr(fm, "NETS", {"net": {}})
+    monkeypatch.setattr(fm, "train_net", candidates)
     predicted, _, settings = fm.forecast(market, 0, SHORT)
-    assert settings == {"model": "good then"}
+    assert settings == {"net": "good then"}
     after = market.y[SHORT.n_train :]
-    np.testing.assert_allclose(predicted["model"] - after, market.y[:FIT].std(), rtol=1e-3)
+    np.testing.assert_allclose(predicted["net"] - after, market.y[:FIT].std(), rtol=1e-3)
     np.testing.assert_allclose(predicted["mean"], market.y[: SHORT.n_train].mean())
 
 
@@ -172,7 +160,7 @@ def test_each_day_is_predicted_once_and_each_fold_ranked_by_itself(monkeypatch):
         return (
             {"perfect": y, "half": y / 2, "worse": -y, "mean": 0 * y},
             signals,
-            dict.fromkeys(fm.MODELS, f"from {start}"),
+            dict.fromkeys(fm.NETS, f"from {start}"),
         )
 
     monkeypatch.setattr(fm, "forecast", perfect)

@@ -29,28 +29,27 @@ def test_blocks_are_closed_one_by_one_and_from_the_last(digits):
     labels = net.predict(as_inputs(digits.train_x)).argmax(axis=1)
     data = digits._replace(train_y=labels)
     wrong = np.mean(without(net, [2]).predict(as_inputs(data.train_x)).argmax(axis=1) != data.train_y)
-    seen = td.see(net, data)
-    assert seen.error == 0
-    examined = td.Examined(guess_error=wrong, trained=seen, untrained=seen, without_blocks=None)
+    seen = td.see(net, data, error=0.0)
+    examined = td.Examined(guess_error=wrong, trained=seen, without_blocks=None)
     run = StudyRun(None, Task(CELL, (0.05,), SMALL, "scored"), 1, False, {}, examined)
     assert (td.needed(run), td.needed(run, of_lead=1.1)) == (3, 0)
     assert seen.closed_from_back == pytest.approx([0, 0, wrong, wrong, wrong], abs=1e-6)
-    assert {*seen.idle_share} == {0.75}
-    assert seen.mean_T == pytest.approx([0, 0, 1, 0], abs=1e-6)
     assert wrong > 0.5
 
 
-def test_a_net_is_measured_before_training_with_the_weights_that_training_begins_with(digits):
+def test_a_net_is_measured_on_the_pairs_that_it_learns_and_one_without_blocks_beside_it(digits):
     data = pair_digits(digits, "sum", result=True)
     config = replace(SMALL, n_train=len(data.train_y))
     run = td.train(Task(CELL, (0.05,), config, "scored"), digits)
     found = run.measured
+    errors = []
+    for of in (config, replace(config, depth=0)):
+        training = Training(of, data)
+        for _ in training.epochs(scored=False):
+            pass
+        errors.append(np.mean(training.net.predict(as_inputs(data.train_x)).argmax(axis=1) != data.train_y))
     assert (run.diverged, run.n_trained) == (False, Training(config, data).net.params.flat.size)
-    assert found.untrained == td.see(Training(config, data).net, data)
-    assert found.trained == td.see(td.train_net(config, data), data)
-    shallow = td.train_net(replace(config, depth=0), data)
-    wrong = shallow.predict(as_inputs(data.train_x)).argmax(axis=1) != data.train_y
-    assert found.without_blocks == pytest.approx(wrong.mean(), abs=1e-6)
+    assert [found.trained.error, found.without_blocks] == pytest.approx(errors, abs=1e-6)
     commonest = max(np.count_nonzero(data.train_y == label) for label in range(10))
     assert found.guess_error == pytest.approx(1 - commonest / len(data.train_y), abs=1e-6)
 
@@ -62,7 +61,7 @@ def test_a_diverged_net_has_no_measures_and_one_has_learned_that_is_five_points_
     of = run.measured
     assert (run.diverged, of.trained, td.has_learned(run)) == (True, None, False)
     for gain, learned in ((0.04, False), (0.06, True)):
-        of.trained = replace(of.untrained, error=of.guess_error - gain)
+        of.trained = td.Seen(of.guess_error - gain, [1.0])
         assert td.has_learned(run) == learned
 
 

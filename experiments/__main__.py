@@ -20,7 +20,7 @@ from highway_lab.cli import OneLineParser, add_picture_flags, count, picture_fla
 
 from .common import load
 
-FIRST = ("depth_search", "cifar_net")  # which make the nets that others look into
+FIRST = ("depth_search",)  # which makes the net that others look into
 
 
 def modules_with(name: str) -> list[str]:

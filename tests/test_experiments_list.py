@@ -75,7 +75,7 @@ def called(monkeypatch) -> list[tuple[str, ...]]:
 
 def test_running_all_stops_where_one_does_not_end_well(workdir, called):
     assert experiments.main(["run", "--jobs", "2"]) == 1
-    assert called[:2] == [("depth_search", "run", "--jobs", "2"), ("cifar_net", "run", "--jobs", "2")]
+    assert called[:2] == [("depth_search", "run", "--jobs", "2"), ("bias_and_rate", "run", "--jobs", "2")]
     assert called[-1] == ("conv_tables", "run", "--jobs", "2")
 
 

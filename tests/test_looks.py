@@ -12,12 +12,12 @@ import highway_lab.logs
 from experiments import common
 from experiments.claims import Verdict
 from experiments.common import load
-from experiments.looks import cifar_net, class_routing, gate_maps, lesions, measurement, models, section_4
+from experiments.looks import class_routing, gate_maps, lesions, measurement, models, section_4
 from experiments.looks.measurement import walk
-from experiments.study import Cell, Measured, Results, StudyRun, Task
+from experiments.study import Results, StudyRun
 from experiments.study_command import train_task
 from highway_lab.training import Training, train_resumably
-from highway_networks import BLOCKS, LOSSES, Config, DeepNet, as_inputs, evaluate
+from highway_networks import BLOCKS, LOSSES, DeepNet, as_inputs, evaluate
 
 NAMES = ("gate_maps", "class_routing", "lesions")
 LOSS = LOSSES["cross-entropy"]
@@ -186,10 +186,6 @@ def test_the_nets_that_are_kept_have_the_settings_that_were_chosen(monkeypatch):
     best = search.contents.best_run(search.committed()[""], 50).config
     (config,) = models.LOOKED_INTO[""].values()
     assert replace(config, lr_decay=best.lr_decay) == best
-    grid = load("cifar_net").committed()[""]
-    _, lr, epochs = cifar_net.choose(grid.runs)
-    (config,) = models.LOOKED_INTO["cifar-10"].values()
-    assert (config.lr, config.epochs, config.seed) == (lr, epochs, cifar_net.SEEDS[0])
 
 
 def test_a_net_without_a_file_is_trained_and_one_in_a_file_has_its_digest(workdir, digits):
@@ -361,52 +357,3 @@ def test_nine_nets_have_the_papers_two_biases_and_relu():
         *(("relu", -4.7), ("tanh", -2), ("tanh", -4))
     ]
     assert len(tasks) == 9
-
-
-# --------------------------------------------------------------------------------- the net for CIFAR-10
-
-
-def chosen(*runs: tuple) -> list:
-    """Return the rate and the epochs that are chosen of runs: rate, scores and, of some, losses, a seed each."""
-    cell, config, grid = Cell("highway", 50, 49), Config(epochs=3, n_train=1000, n_test=1000), []
-    for seed, (lr, scores, *losses) in enumerate(runs):
-        task = Task(cell, (lr,), replace(config, lr=lr, seed=seed), "scored")
-        history = {"train_loss": losses[0] if losses else [0.5] * len(scores), "test_score": scores}
-        measured = Measured(None, None, scores[-1], None, None)
-        grid.append(StudyRun(None, task, 1, scores[-1] is None, history, measured))
-    margin, *found = cifar_net.choose(grid)
-    assert 0.015 < margin < 0.016, "the standard error of an accuracy of 50 to 60 % on 1,000 images"
-    return found
-
-
-def test_the_lowest_loss_of_those_near_the_highest_mean_accuracy_is_chosen():
-    means = (0.1, [0.1, 0.2, 0.9, 0.3]), (0.1, [0.1, 0.2, 0.1, 0.3]), (0.2, [0.9, 0.6, 0.5, 0.2])
-    assert chosen(*means, (0.2, [0.9, 0.5, 0.4, 0.2])) == [0.2, 1], "an untrained net is none, however well it does"
-    near = (0.1, [0.1, 0.5, 0.5, 0.47], (9, 3, 2.5, 1)), (0.2, [0.1, 0.49, 0.48, 0.49], (9, 2, 1.5, 1.9))
-    assert chosen(*near) == [0.2, 3]
-    diverged = (0.1, [0.1, 0.6, None]), (0.1, [0.1, 0.4, 0.9, 0.9])
-    assert chosen(*diverged, (0.2, [0.1, 0.2, 0.5, 0.4])) == [0.2, 2], "a rate from which a seed diverges is none"
-
-
-def test_the_net_that_is_kept_is_that_of_the_choice_trained_on_all_images(workdir, digits, monkeypatch):
-    study = cifar_net.STUDY.small()
-    runs = [cifar_net.train(task, digits) for task in Results(study, []).next_tasks()]
-    _, lr, epochs = cifar_net.choose(runs)
-    monkeypatch.setattr(models, "FALLBACK", replace(models.FALLBACK, depth=4, hidden=8))
-    cifar_net.finish(digits, Results(study, runs))
-    config = replace(models.FALLBACK, lr=lr, epochs=epochs, seed=100, n_train=len(digits.train_x))
-    expected = train_resumably(replace(config, n_test=1), digits).net
-    assert (DeepNet.load(models.NETS["cifar-10"]).params.flat == expected.params.flat).all()
-
-
-def rows(images: np.ndarray, labels: np.ndarray) -> set[bytes]:
-    """Return images with their labels, as what a set can hold."""
-    return {image.tobytes() + bytes([label]) for image, label in zip(images, labels, strict=True)}
-
-
-def test_a_tenth_of_the_training_images_validates_and_no_test_image(digits):
-    kept = cifar_net.hold_out(digits)
-    train, validation = rows(*kept[:2]), rows(*kept[2:4])
-    assert len(kept.test_y) == len(digits.train_y) // 10
-    assert train | validation == rows(*digits[:2])
-    assert not train & validation

@@ -148,9 +148,10 @@ def test_the_own_block_learns(run_example):
         assert found.history.validation_score[-1] > 0.6
 
 
-def test_the_own_block_s_check_finds_a_wrong_gradient(run_example):
-    with pytest.raises(AssertionError, match="dT is wrong"):
+def test_the_own_block_s_check_finds_a_wrong_gradient(run_example, capsys):
+    with pytest.raises(AssertionError, match="the backward pass does not belong"):
         run_example("own_block", ("a * b / 2 *", "a * b *"))
+    assert "the first that is wrong is dT\n" in capsys.readouterr().out
 
 
 def test_the_net_of_images_learns_the_shapes_and_leaves_no_folder(run_example):

@@ -309,23 +309,19 @@ class NetCell:
     file: str = field(default="", compare=False)  # one net may be named by several paths
 
 
-@dataclass(frozen=True)
-class Looks(Study):
-    """A study of what trained nets do, which chooses nothing; a user's net may take the place of its own."""
-
-    def of(self, nets: Mapping[NetCell, Any], seeds: Sequence[int] = ()) -> "Looks":
-        """Return the same look at nets of these configurations, those without a file from each of the seeds."""
-
-        def seeds_of(cell: NetCell) -> Sequence[int]:
-            return (nets[cell].seed,) if cell.file or not seeds else seeds
-
-        return replace(
-            self,
-            arms={cell.arm: Arm({}, {}) for cell in nets},
-            cells=[*nets],
-            stages=[Stage(seeds_of, max(of.epochs for of in nets.values()), result="scored")],
-            configure=lambda fields, cell, stage: replace(nets[cell], **fields),
-        )
+def look_at(measured: type, nets: Mapping[NetCell, Any], seeds: Sequence[int] = (), **options: Any) -> Study:
+    """Return a study that looks into nets of these configurations, those without a file from each of the seeds."""
+    first, epochs = next(iter(nets.values())), max(of.epochs for of in nets.values())
+    stage = Stage(lambda cell: (nets[cell].seed,) if cell.file or not seeds else seeds, epochs, result="scored")
+    return Study(
+        {cell.arm: Arm({}, {}) for cell in nets},
+        [*nets],
+        [stage],
+        configure=lambda fields, cell, stage: replace(nets[cell], **fields),
+        config=type(first),
+        measured=measured,
+        **options,
+    )
 
 
 class Results:

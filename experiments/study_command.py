@@ -30,6 +30,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar, get_args
 
 import numpy as np
+from tqdm import tqdm
 
 from highway_lab.cli import OneLineParser, add_picture_flags, import_file, import_words, picture_flags, quote, run_cli
 from highway_lab.commands import add_data_flags, load_data
@@ -46,7 +47,7 @@ from highway_lab.training import Training
 from highway_networks import Dataset, InputError, evaluate, rounded
 
 from .common import sha256_of
-from .study import Measured, Results, Study, StudyRun, Task
+from .study import Measured, Results, Study, StudyRun, Task, look_at
 
 RunT = TypeVar("RunT")
 ROWS = 512  # samples over which the mean gate is taken
@@ -156,12 +157,13 @@ def train(
 
 
 def keep_net(path: Path, config: Any, data: Dataset) -> None:
-    """Train a net that other experiments look into, and save it, unless it is there."""
+    """Train a net that is looked into, and save it, unless it is there; raises InputError if training diverges."""
     if not path.exists():
-        print(f"{path}: training the net that was chosen")
         training = Training(config, data)
-        for _ in training.epochs(scored=False):
+        for _ in tqdm(training.epochs(scored=False), path.name, config.epochs, leave=False, disable=None):
             pass
+        if training.diverged:
+            raise InputError(f"{path}: expected a net to look into, found that lr {config.lr} diverged; lower it")
         make_place(path)
         training.net.save(path)
 
@@ -283,7 +285,7 @@ class Experiment:
             if "--smoke" in read[0].command.split():
                 study = study.small()
             if self.looks and not {run.cell for run in runs} <= {*study.cells}:
-                study = study.of({run.cell: run.config for run in runs})
+                study = look_at(study.measured, {run.cell: run.config for run in runs})
             found[of] = Results(study, runs, read[0].dataset)
         return found, [path for paths in logs.values() for path in paths]
 

@@ -25,7 +25,7 @@ from highway_lab.logs import rounded_all
 from highway_networks import Dataset, InputError
 
 from ..common import CONV_NET, FEW_EPOCHS
-from ..study import Looks, NetCell, Results
+from ..study import NetCell, Results, Study
 from . import models
 from .models import Look
 
@@ -101,7 +101,7 @@ def measure(net: ConvNet, data: Dataset, common: Look) -> ConvGates:
 train = partial(models.look, measure=measure)
 
 
-def of_net(study: Looks, path: Path, data: Dataset) -> Looks:
+def of_net(study: Study, path: Path, data: Dataset) -> Study:
     """Return the same look at a net in a file; raises InputError unless it has gates and suits these grey images."""
     if data.train_x.shape[1] > 1:
         found = f"images of {data.train_x.shape[1]} channels"

@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from importlib import import_module
-from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar, get_args
@@ -220,13 +219,7 @@ class Experiment:
                 parser.add_argument("--study", choices=[*filter(None, choices)], help="default: the first")
 
     def main(self, argv: list[str] | None = None) -> int:
-        return run_cli(self.parser, self.act, argv)
-
-    def act(self, arguments: argparse.Namespace) -> None:
-        """Do what the command says; a user's file is imported first, as logs may name its blocks."""
-        if arguments.own and str(arguments.own) not in imported:
-            import_file(str(arguments.own), "--with")
-        arguments.action(arguments)
+        return run_cli(self.parser, lambda arguments: arguments.action(arguments), argv)
 
     # ---- logs
 
@@ -237,6 +230,16 @@ class Experiment:
     def existing_logs(self) -> list[Path]:
         """Return the paths of the committed logs that exist."""
         return [*filter(Path.exists, self.paths.values())]
+
+    def results(self, study: Study, *paths: Path) -> Results:
+        """Return what logs have of a study, in its small form if their command is, of other nets if they have such."""
+        logs = [*map(self.read, paths)]
+        runs = [run for log in logs for run in log.runs]
+        if logs and "--smoke" in logs[0].command.split():
+            study = study.small()
+        if self.looks and not {run.cell for run in runs} <= {*study.cells}:
+            study = look_at(study.measured, {run.cell: run.config for run in runs})
+        return Results(study, runs, logs[0].dataset if logs else None)
 
     def read(self, path: Path, remedy: str = "") -> StudyLog:
         """Read a log; raises InputError unless it is one of this experiment."""
@@ -254,11 +257,7 @@ class Experiment:
 
     def committed(self) -> dict[str, Results]:
         """Return what the committed logs have of each study, by the ending of its log."""
-        found = {}
-        for of, path in self.paths.items():
-            log = self.read(path) if path.exists() else None
-            found[of] = Results(self.studies[of], log.runs if log else [], log and log.dataset)
-        return found
+        return {of: self.results(self.studies[of], *filter(Path.exists, [path])) for of, path in self.paths.items()}
 
     def load(self, arguments: argparse.Namespace) -> tuple[dict[str, Results], list[Path]]:
         """Return what is there of each study, by the ending of its log, and the logs: those that are committed, or LOG.
@@ -266,28 +265,17 @@ class Experiment:
         With arms of a user's own, the study that they belong to has their cells and runs, too.
         """
         own, ending, given = arguments.own, arguments.study, arguments.log
-        logs = {of: [path] for of, path in self.paths.items() if path.exists()}
-        if given or own:
-            given = given or self.log_path(ending, own.stem)
-            for of, path in self.paths.items():
-                if os.path.realpath(path) == os.path.realpath(given):  # by whatever path
-                    ending, given = of, path
-            beside = given.with_stem(given.stem.removesuffix(f"-{own.stem}")) if own else given
-            logs = {ending: [beside, given] if beside != given and beside.exists() else [given]}
-        elif ending or not logs:
-            logs = {ending: [self.log_path(ending)]}
-        found = {}
-        for of, paths in logs.items():
-            study, read = self.known[of], [self.read(path) for path in paths]
-            runs = [run for log in read for run in log.runs]
-            if own and of == ending:
-                study = with_own(study, own)
-            if "--smoke" in read[0].command.split():
-                study = study.small()
-            if self.looks and not {run.cell for run in runs} <= {*study.cells}:
-                study = look_at(study.measured, {run.cell: run.config for run in runs})
-            found[of] = Results(study, runs, read[0].dataset)
-        return found, [path for paths in logs.values() for path in paths]
+        if not (own or ending or given) and (paths := self.existing_logs()):
+            return {of: self.results(self.known[of], path) for of, path in self.paths.items() if path in paths}, paths
+        given = given or self.log_path(ending, own.stem if own else "")
+        for of, path in self.paths.items():
+            if os.path.realpath(path) == os.path.realpath(given):  # by whatever path
+                ending, given = of, path
+        study, beside = self.known[ending], []
+        if own:
+            study, path = with_own(study, own), given.with_stem(given.stem.removesuffix(f"-{own.stem}"))
+            beside = [path] if path != given and path.exists() else []
+        return {ending: self.results(study, *beside, given)}, [*beside, given]
 
     def in_one(self, results: dict[str, Results]) -> Any:
         """Return what the functions of the module take: results of its only study, or of several by their endings."""
@@ -388,9 +376,8 @@ class Experiment:
         for of in results.values():
             with drawing("a summary", *paths):
                 print(summary(of), end="\n\n")
-        folder = Path("viz") if paths == self.existing_logs() else Path("viz", paths[0].stem)
-        if other := next((path for path in paths if path not in self.paths.values()), None):
-            folder = picture_folder(other, self.log_path())
+        whole = paths == self.existing_logs()
+        folder = Path("viz") if whole else picture_folder(paths[-1], Path(self.name))
         shown = self.in_one(results)
         pictures = {name: partial(draw, shown) for name, draw in self.figures.items()}
         for path in save_all(pictures, folder, *paths, **picture_flags(arguments)):
@@ -416,6 +403,8 @@ def by_task(runs: Iterable[StudyRun]) -> dict[Task, StudyRun]:
 
 def with_own(study: Study, file: Path) -> Study:
     """Return a study with a user's arms beside its own; raises InputError unless they make nets that a log can hold."""
+    if str(file) not in imported:
+        import_file(str(file), "--with")
     if study.own is None:
         raise InputError("--with: expected a study that takes nets of one's own, found another; try small_nets")
     try:
@@ -426,9 +415,9 @@ def with_own(study: Study, file: Path) -> Study:
         both = replace(study, arms={**study.arms, **arms}, cells=[*study.cells, *cells])
         if not cells or not all(map(both.grid, cells)):
             raise ValueError("none, or one without a setting")
-        for cell, stage in product(cells, both.stages):
+        for cell in cells:
             for setting in both.grid(cell):
-                task = both.task(cell, stage, setting, 0)
+                task = both.task(cell, both.stages[0], setting, 0)
                 loads(json.dumps(asdict(task)).encode(), Task[type(cell), both.config])
     except InputError as error:
         raise InputError(f"{file}: {error}") from error

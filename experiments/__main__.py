@@ -23,13 +23,8 @@ from .common import load
 FIRST = ("depth_search", "cifar_net", "conv_tables")  # which make the nets that others look into
 
 
-def modules_with(name: str) -> list[str]:
-    """Return the last names of the modules of this package that define a name, sorted."""
-    paths = Path(__file__).parent.rglob("*.py")
-    return sorted(path.stem for path in paths if f"\n{name} = " in path.read_text(encoding="utf-8"))
-
-
-STUDIES = modules_with("STUDY")  # whose commands and logs are those of every study
+MODULES = Path(__file__).parent.rglob("*.py")
+STUDIES = sorted(path.stem for path in MODULES if "\nSTUDY = " in path.read_text(encoding="utf-8"))
 NAMES = [*dict.fromkeys((*FIRST, *STUDIES))]
 
 

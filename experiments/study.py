@@ -7,7 +7,6 @@ before it and from nothing else: a study that is killed anywhere, or gets anothe
 ends with the choice that a fresh start would have made.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -243,13 +242,11 @@ class Study:
     def judge(self, runs: Iterable[StudyRun], criterion: str | None = None) -> np.ndarray:
         """Return what a criterion (the first) says of runs, less is better; raises InputError where it is no number."""
         criterion = criterion or next(iter(self.criteria))
-        values = []
-        for run in runs:
-            values.append(value := self.criteria[criterion](run))
-            if not (isinstance(value, Real) and math.isfinite(value)):
-                expected = "expected a number for every run, diverged ones too"
-                raise InputError(f"{criterion}: {expected}, found {value} at {run.setting}; mend the criterion")
-        return np.array(values, float)
+        values = np.array([self.criteria[criterion](run) for run in runs], float)
+        if not np.isfinite(values).all():
+            expected = "expected a number for every run, diverged ones too"
+            raise InputError(f"{criterion}: {expected}, found {values[~np.isfinite(values)][0]}; mend the criterion")
+        return values
 
     def ranked(self, rung: Rung, criterion: str | None = None) -> list[Setting]:
         """Return settings, the best by the mean of a criterion first."""

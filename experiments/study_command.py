@@ -34,7 +34,6 @@ from tqdm import tqdm
 from highway_lab.cli import OneLineParser, add_picture_flags, import_file, import_words, picture_flags, quote, run_cli
 from highway_lab.commands import add_data_flags, load_data
 from highway_lab.console import count_of
-from highway_lab.datasets import DATASETS
 from highway_lab.fields import NonEmpty
 from highway_lab.files import lock_log, make_place, remove
 from highway_lab.intervals import interval
@@ -175,8 +174,9 @@ class Experiment:
 
     def __init__(self, module: ModuleType):
         self.contents, self.module, self.name = module, module.__name__, module.__name__.rpartition(".")[-1]
-        self.studies = by_ending(module.STUDY)
-        self.next = self.studies | by_ending(getattr(module, "NEXT", {}))
+        wider = getattr(module, "NEXT", {})
+        self.studies = {"": module.STUDY} if isinstance(module.STUDY, Study) else module.STUDY
+        self.next = self.studies | ({"": wider} if isinstance(wider, Study) else wider)
         self.known = self.next | self.studies
         self.paths = {of: self.log_path(of) for of in self.studies}  # of the committed logs
         of = getattr(module, "DATASET", "mnist")
@@ -251,8 +251,7 @@ class Experiment:
 
     def quoted(self) -> Mapping[str, Any]:
         """Return what pages quote of the committed logs, and of the constants of the module."""
-        plain = (int, float, str, tuple, dict, range)
-        constants = {name: of for name, of in vars(self.contents).items() if name.isupper() and isinstance(of, plain)}
+        constants = {name: of for name, of in vars(self.contents).items() if name.isupper()}
         return constants | self.contents.numbers(self.in_one(self.committed()))
 
     def committed(self) -> dict[str, Results]:
@@ -267,13 +266,13 @@ class Experiment:
         own, ending, given = arguments.own, arguments.study, arguments.log
         if not (own or ending or given) and (paths := self.existing_logs()):
             return {of: self.results(self.known[of], path) for of, path in self.paths.items() if path in paths}, paths
-        given = given or self.log_path(ending, own.stem if own else "")
+        given = given or self.log_path(ending, f"with-{own.stem}" if own else "")
         for of, path in self.paths.items():
             if os.path.realpath(path) == os.path.realpath(given):  # by whatever path
                 ending, given = of, path
         study, beside = self.known[ending], []
         if own:
-            study, path = with_own(study, own), given.with_stem(given.stem.removesuffix(f"-{own.stem}"))
+            study, path = with_own(study, own), given.with_stem(given.stem.removesuffix(f"-with-{own.stem}"))
             beside = [path] if path != given and path.exists() else []
         return {ending: self.results(study, *beside, given)}, [*beside, given]
 
@@ -293,12 +292,9 @@ class Experiment:
             name, data = load_data("digits" if smoke else arguments.dataset or usual, arguments)
         study, endings = studies[ending], ["smoke", ending] if smoke else [ending, name if name != usual else ""]
         if own:
-            if own.stem in {*self.known, *DATASETS, "smoke"}:
-                expected = f"expected a name that no log of {self.name} ends with"
-                raise InputError(f"{own}: {expected}, found {own.stem}; rename the file")
             both = with_own(study, own)
             study = replace(both, cells=both.cells[len(study.cells) :])
-            endings.append(own.stem)
+            endings.append(f"with-{own.stem}")
         if arguments.model:
             study = self.contents.of_net(study, arguments.model, data)
             endings.append(f"{arguments.model.stem}-{sha256_of(arguments.model)[:8]}")  # so no committed log is named
@@ -392,11 +388,6 @@ class Experiment:
         writer.writerows(rows)
 
 
-def by_ending(studies: Study | Mapping[str, Study]) -> dict[str, Study]:
-    """Return studies by the endings of their logs; a single one has none."""
-    return {"": studies} if isinstance(studies, Study) else dict(studies)
-
-
 def by_task(runs: Iterable[StudyRun]) -> dict[Task, StudyRun]:
     return {run.task: run for run in runs}
 
@@ -439,8 +430,6 @@ def summary(results: Results) -> str:
             found = f"{next(iter(study.criteria))} {interval(study.judge(runs)):.4g}, n = {len(runs)}"
             untried = f"; beside it never tried: {', '.join(results.untried(cell))}" * bool(results.untried(cell))
             lines.append(f"{name}: {'; '.join(filter(None, [', '.join(words), found]))}{untried}")
-        if not settings:
-            lines.append(f"{name}: no choice yet")
     unfinished = count_of(len(study.cells) - len(results.finished), "cell")
     runs = f"{count_of(len(results.runs), 'run')}, {len(results.superfluous)} of them superfluous"
     return "\n".join([*lines, f"{runs}; {unfinished} unfinished"])

@@ -15,7 +15,7 @@ from highway_lab.figures import save_all
 
 
 def test_every_experiment_is_in_the_list_and_can_be_run():
-    assert sorted(NAMES) == sorted(experiments.modules_with("STUDY"))
+    assert sorted(NAMES) == experiments.STUDIES
     assert {"what_gates_add", "depth_search", "lesions"} < {*NAMES}
     for experiment in map(load, NAMES):
         assert experiment.parser.parse_args(["plot"]).action == experiment.plot

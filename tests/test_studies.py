@@ -152,7 +152,7 @@ def test_a_smoke_run_ends_in_a_log_that_reads_and_is_drawn(name, my_arm, capsys)
         return
     jobs = ["--jobs", "2"] if name == "sketch" else []
     assert experiment.main(["run", "--smoke", *jobs, "--with", "my_arm.py"]) == 0
-    own = Path(f"runs/{name}-smoke-my_arm.json")
+    own = Path(f"runs/{name}-smoke-with-my_arm.json")
     assert {run.cell.arm for run in experiment.read(own).runs} == {"mine"}
     assert experiment.main(["plot", own.as_posix(), "--with", "my_arm.py"]) == 0
 

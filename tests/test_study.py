@@ -194,7 +194,7 @@ def test_stages_that_contradict_each_other_are_refused(stages, words):
 @pytest.mark.parametrize("value", [math.nan, math.inf, None])
 def test_a_criterion_that_is_no_number_is_an_error(value):
     study = replace(STUDY, criteria={"c": lambda run: value if run.config.lr == RATES[0] else 1.0})
-    with pytest.raises(InputError, match=f"c: expected a number for every run, diverged ones too, found {value} at"):
+    with pytest.raises(InputError, match=r"c: expected a number for every run, diverged ones too, found (nan|inf);"):
         complete(study)
 
 
@@ -425,7 +425,7 @@ def test_runs_on_other_images_are_never_mixed(tiny, refused, small_mnist):
 def test_arms_that_make_no_net_are_told_in_a_line(tiny, my_arm, refused, arm, found):
     my_arm.write_text(f"from experiments.study import Arm\nARMS = {arm}\n", "utf-8")
     assert found in refused(tiny.main, [*RUN, "--with", "my_arm.py"])
-    assert not Path("runs/tiny-digits-my_arm.json").exists()
+    assert not Path("runs/tiny-digits-with-my_arm.json").exists()
 
 
 def test_a_study_has_to_say_in_which_size_it_takes_an_arm(tiny, my_arm, refused):
@@ -486,7 +486,7 @@ def test_a_study_that_is_being_widened_trains_its_next_form_into_the_same_log(ti
 def test_a_kind_of_net_of_ones_own_is_tuned_and_drawn_beside_ours(tiny, my_arm, capsys, refused, small_mnist):
     run = ["run", "--data-dir", str(small_mnist)]
     assert tiny.main(run) == 0
-    committed, own = Path("runs/tiny.json"), Path("runs/tiny-my_arm.json")
+    committed, own = Path("runs/tiny.json"), Path("runs/tiny-with-my_arm.json")
     ours = committed.read_bytes()
     capsys.readouterr()
     assert tiny.main([*run, "--with", "my_arm.py"]) == 0
@@ -503,7 +503,7 @@ def test_a_kind_of_net_of_ones_own_is_tuned_and_drawn_beside_ours(tiny, my_arm, 
         assert [row.partition(",")[0] for row in rows] == ["arm", *["x"] * 4, *["y"] * 4, *["mine"] * 4]
         assert tiny.main(["plot", *words, "--with", "my_arm.py"]) == 0
         shown = slashes(capsys.readouterr().out)
-        assert "12 runs, 0 of them superfluous; 0 cells unfinished\n\ndrew viz/my_arm/tiny.png" in shown
+        assert "12 runs, 0 of them superfluous; 0 cells unfinished\n\ndrew viz/with-my_arm/tiny.png" in shown
     committed.write_bytes(ours.replace(b"experiments tiny", b"experiments large"))
     assert "expected a log of tiny, found one of 'python -m experiments large run" in refused(tiny.main, ["plot"])
     committed.write_bytes(ours)

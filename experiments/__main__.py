@@ -16,7 +16,7 @@ import sys
 from difflib import get_close_matches
 from pathlib import Path
 
-from highway_lab.cli import OneLineParser, add_picture_flags, count, picture_flags, run_cli
+from highway_lab.cli import OneLineParser, count, run_cli
 
 from .common import load
 
@@ -47,26 +47,22 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def plot(arguments: argparse.Namespace) -> int:
+def plot(_: argparse.Namespace) -> int:
     """Draw the figures of every log that is there, up to the first that fails, and that of the README.
 
     Returns the exit code.
     """
-    from highway_lab.figures import places, save_all
+    from highway_lab.figures import save_all
 
     from .three_panels import LOGS, PICTURE, figure
 
-    flags, experiments = picture_flags(arguments), [*map(load, NAMES)]
-    names = [PICTURE.name, *(name for of in experiments for name in of.figures)]
-    places(names, Path("viz"), flags["out"], flags["format"])  # a file is none for all
-    words = [f"--{name}={value}" for name, value in flags.items() if value]
-    for experiment in experiments:
+    for experiment in map(load, NAMES):
         if not experiment.existing_logs():
             print(f"no log, no figure: {experiment.parser.prog} run makes it", file=sys.stderr)
-        elif code := experiment.main(["plot", *words]):
+        elif code := experiment.main(["plot"]):
             return code
     if all(map(Path.exists, LOGS)):
-        print(*map("drew {}".format, save_all({PICTURE.name: figure}, PICTURE.parent, *LOGS, **flags)))
+        print(*map("drew {}".format, save_all({PICTURE.name: figure}, PICTURE.parent, *LOGS)))
     return 0
 
 
@@ -82,7 +78,6 @@ def main(argv: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", metavar="NAME|plot|run")
     command = commands.add_parser("plot", help="draw every figure")
     command.set_defaults(action=plot)
-    add_picture_flags(command)
     command = commands.add_parser("run", help="run them all")
     command.set_defaults(action=run)
     command.add_argument("--jobs", type=count, default=1, metavar="N", help="local processes")

@@ -11,7 +11,6 @@ if __name__ == "__main__":
     start(__spec__.name)
 
 import argparse
-import re
 import sys
 from difflib import get_close_matches
 from pathlib import Path
@@ -69,10 +68,8 @@ def plot(_: argparse.Namespace) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Run the command line, of one experiment if its first word names one; returns the exit code."""
     argv = sys.argv[1:] if argv is None else argv
-    # Package and room may be named, too, or the file of the experiment or of its log.
-    name = re.split("[./]", re.sub(r"\.(py|json)$", "", argv[0].replace("-", "_").lower()))[-1] if argv else ""
-    if name in NAMES:
-        return load(name).main(argv[1:])
+    if argv and argv[0] in NAMES:
+        return load(argv[0]).main(argv[1:])
     parser = OneLineParser(prog="python -m experiments", description="The paper's figures and questions.")
     parser.set_defaults(action=show)
     commands = parser.add_subparsers(dest="command", metavar="NAME|plot|run")
@@ -82,6 +79,6 @@ def main(argv: list[str] | None = None) -> int:
     command.set_defaults(action=run)
     command.add_argument("--jobs", type=count, default=1, metavar="N", help="local processes")
     if argv and argv[0] not in (*commands.choices, "") and not argv[0].startswith("-"):
-        near = ", ".join(get_close_matches(name, NAMES, n=3, cutoff=0))
+        near = ", ".join(get_close_matches(argv[0], NAMES, n=3, cutoff=0))
         parser.error(f"NAME: expected an experiment, such as {near}, found {argv[0]}; {parser.prog} lists them all")
     return run_cli(parser, lambda arguments: arguments.action(arguments), argv)

@@ -10,7 +10,6 @@ ends with the choice that a fresh start would have made.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import product
 from numbers import Real
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -335,7 +334,7 @@ class Results:
         first = by_cell[0] if by_cell else []
         return [*first, *(task for tasks in by_cell[1:] for task in tasks)][: max(least, len(first))]
 
-    @cached_property
+    @property
     def superfluous(self) -> list[StudyRun]:
         """Return the runs that the study does not ask for (any more): kept, told, used for nothing."""
         asked = {id(run) for rungs in self.rungs.values() for _, rung, _ in rungs for of in rung.values() for run in of}

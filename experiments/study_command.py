@@ -105,11 +105,6 @@ def index_in(listed: list, item: Any) -> int:
     return listed.index(item)
 
 
-def schema_of(study: Study) -> Any:
-    """Return the type of a study's runs."""
-    return StudyRun[type(study.cells[0]), study.config, study.measured]
-
-
 # ------------------------------------------------------------------------------------------- training
 
 
@@ -182,7 +177,9 @@ class Experiment:
         of = getattr(module, "DATASET", "mnist")
         self.datasets = {name: of.get(name, "mnist") if isinstance(of, dict) else of for name in self.known}
         self.figures: Mapping[str, Callable[..., Any]] = getattr(module, "FIGURES", {})
-        self.log = StudyLog[schema_of(self.studies[""])]
+        first = self.studies[""]
+        self.schema = StudyRun[type(first.cells[0]), first.config, first.measured]
+        self.log = StudyLog[self.schema]
         self.looks = hasattr(module, "of_net")  # whether a user's net may take the place of its own
         self.doc = (module.__doc__ or self.name).splitlines()[0]  # python -OO strips docstrings
         self.parser = OneLineParser(prog=f"python -m experiments {self.name}", description=self.doc)
@@ -316,7 +313,7 @@ class Experiment:
 
         The log is written after each batch of runs; meanwhile each finished run is a line beside it.
         """
-        lines = ResultFile(path.with_suffix(".jsonl"), schema_of(study))
+        lines = ResultFile(path.with_suffix(".jsonl"), self.schema)
         lines.check()
         logged, runs = {}, {}
         if not arguments.fresh:
@@ -342,18 +339,13 @@ class Experiment:
             remove(path)
             lines.clear()
         options = {of: getattr(arguments, of) for of in ("to_continue", "jobs", "any_code", "scheduler")}
-        while True:
-            if tasks:
-                runs |= by_task(run_missing(partial(train_task, self.module), tasks, data, lines, **options))
+        while tasks or runs.keys() != logged.keys():
+            runs |= by_task(run_missing(partial(train_task, self.module), tasks, data, lines, **options))
             *_, newest = runs.values()
-            info = data and DatasetInfo(
-                name, newest.config.n_train, newest.config.n_test, data.test_set, list(data.classes)
-            )
-            made = SCHEMA, now(), arguments.command_line, info, newest.environment
-            make_place(path)
-            write(path, self.log(*made, runs=[*runs.values()]))
-            if not (tasks := Results(study, runs.values()).next_tasks(least)):
-                break
+            config = newest.config
+            info = data and DatasetInfo(name, config.n_train, config.n_test, data.test_set, [*data.classes])
+            write(path, self.log(SCHEMA, now(), arguments.command_line, info, newest.environment, [*runs.values()]))
+            logged, tasks = runs, Results(study, runs.values()).next_tasks(least)
         print(f"saved {path}")
         lines.clear()
 
@@ -367,8 +359,7 @@ class Experiment:
         for of in results.values():
             with drawing("a summary", *paths):
                 print(summary(of), end="\n\n")
-        whole = paths == self.existing_logs()
-        folder = Path("viz") if whole else picture_folder(paths[-1], Path(self.name))
+        folder = Path("viz") if paths == self.existing_logs() else picture_folder(paths[-1], Path(self.name))
         shown = self.in_one(results)
         pictures = {name: partial(draw, shown) for name, draw in self.figures.items()}
         for path in save_all(pictures, folder, *paths, **picture_flags(arguments)):

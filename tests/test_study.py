@@ -383,7 +383,7 @@ def test_a_log_wins_over_what_a_kill_has_left_beside_it(tiny):
     assert tiny.main(RUN) == 0
     log = tiny.read(LOG)
     first, *_ = log.runs
-    beside = ResultFile(LOG.with_suffix(".jsonl"), study_command.schema_of(tiny.contents.STUDY))
+    beside = ResultFile(LOG.with_suffix(".jsonl"), tiny.schema)
     beside.append(replace(first, n_trained=17))
     assert tiny.main(RUN) == 0
     assert tiny.read(LOG) == log

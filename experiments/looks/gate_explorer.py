@@ -334,7 +334,7 @@ def packed(numbers: np.ndarray) -> str:
 
 def color_table(name: str) -> str:
     """Return a colour map as COLORS colours of six hexadecimal digits."""
-    return "".join(to_hex(color)[1:] for color in matplotlib.colormaps[name].resampled(COLORS)(range(COLORS)))
+    return "".join(to_hex(color)[1:] for color in matplotlib.colormaps[name](range(COLORS)))
 
 
 FIGURES = {"gate_explorer.html": page}

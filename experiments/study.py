@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from highway_lab.fields import Count, Score, Share
-from highway_lab.logs import DatasetInfo, Result, grouped
+from highway_lab.logs import DatasetInfo, Result
 from highway_networks import BLOCKS, InputError, rounded
 
 from .common import CHANCE
@@ -188,7 +188,6 @@ class Study:
     own: Callable[[str, Arm], Any] | None = None
     config: type = ArmConfig
     measured: type = Measured
-    _tasks: dict[tuple, Task] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for cell, one, other in product(self.cells, self.stages, self.stages):
@@ -232,11 +231,9 @@ class Study:
         return {of: [done.get(task, task) for task in tasks[of]] for of in tasks}
 
     def task(self, cell: Any, stage: Stage, setting: Setting, seed: int) -> Task:
-        """Return the run of a setting and a seed; a configuration is checked once, however often it is asked for."""
-        if (key := (cell, id(stage), setting, seed)) not in self._tasks:
-            fields = {**self.arms[cell.arm].fields(setting), **stage.options, "epochs": stage.epochs, "seed": seed}
-            self._tasks[key] = Task(cell, setting, self.configure(fields, cell, stage), stage.result)
-        return self._tasks[key]
+        """Return the run of a setting and a seed."""
+        fields = {**self.arms[cell.arm].fields(setting), **stage.options, "epochs": stage.epochs, "seed": seed}
+        return Task(cell, setting, self.configure(fields, cell, stage), stage.result)
 
     def judge(self, runs: Iterable[StudyRun], criterion: str | None = None) -> np.ndarray:
         """Return what a criterion (the first) says of runs, less is better; raises InputError where it is no number."""
@@ -325,8 +322,7 @@ class Results:
 
     def __init__(self, study: Study, runs: Iterable[StudyRun], dataset: DatasetInfo | None = None):
         self.study, self.runs, self.dataset = study, [*{run.task: run for run in runs}.values()], dataset
-        by_cell = grouped(self.runs, lambda run: run.cell)
-        self.rungs = {cell: [*study.rungs(by_cell.get(cell, []), cell)] for cell in study.cells}
+        self.rungs = {cell: [*study.rungs(self.runs, cell)] for cell in study.cells}
 
     def next_tasks(self, least: int = 1) -> list[Task]:
         """Return runs that can be made now: all of the first unfinished cell, and of others to make up `least`."""

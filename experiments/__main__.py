@@ -11,25 +11,19 @@ if __name__ == "__main__":
     start(__spec__.name)
 
 import argparse
-import re
 import sys
 from difflib import get_close_matches
 from pathlib import Path
 
-from highway_lab.cli import OneLineParser, add_picture_flags, count, picture_flags, run_cli
+from highway_lab.cli import OneLineParser, count, run_cli
 
 from .common import load
 
 FIRST = ("depth_search",)  # which makes the net that others look into
 
 
-def modules_with(name: str) -> list[str]:
-    """Return the last names of the modules of this package that define a name, sorted."""
-    paths = Path(__file__).parent.rglob("*.py")
-    return sorted(path.stem for path in paths if f"\n{name} = " in path.read_text(encoding="utf-8"))
-
-
-STUDIES = modules_with("STUDY")  # whose commands and logs are those of every study
+MODULES = Path(__file__).parent.rglob("*.py")
+STUDIES = sorted(path.stem for path in MODULES if "\nSTUDY = " in path.read_text(encoding="utf-8"))
 NAMES = [*dict.fromkeys((*FIRST, *STUDIES))]
 
 
@@ -52,46 +46,39 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def plot(arguments: argparse.Namespace) -> int:
+def plot(_: argparse.Namespace) -> int:
     """Draw the figures of every log that is there, up to the first that fails, and that of the README.
 
     Returns the exit code.
     """
-    from highway_lab.figures import places, save_all
+    from highway_lab.figures import save_all
 
     from .three_panels import LOGS, PICTURE, figure
 
-    flags, experiments = picture_flags(arguments), [*map(load, NAMES)]
-    names = [PICTURE.name, *(name for of in experiments for name in of.figures)]
-    places(names, Path("viz"), flags["out"], flags["format"])  # a file is none for all
-    words = [f"--{name}={value}" for name, value in flags.items() if value]
-    for experiment in experiments:
+    for experiment in map(load, NAMES):
         if not experiment.existing_logs():
             print(f"no log, no figure: {experiment.parser.prog} run makes it", file=sys.stderr)
-        elif code := experiment.main(["plot", *words]):
+        elif code := experiment.main(["plot"]):
             return code
     if all(map(Path.exists, LOGS)):
-        print(*map("drew {}".format, save_all({PICTURE.name: figure}, PICTURE.parent, *LOGS, **flags)))
+        print(*map("drew {}".format, save_all({PICTURE.name: figure}, PICTURE.parent, *LOGS)))
     return 0
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line, of one experiment if its first word names one; returns the exit code."""
     argv = sys.argv[1:] if argv is None else argv
-    # Package and room may be named, too, or the file of the experiment or of its log.
-    name = re.split("[./]", re.sub(r"\.(py|json)$", "", argv[0].replace("-", "_").lower()))[-1] if argv else ""
-    if name in NAMES:
-        return load(name).main(argv[1:])
+    if argv and argv[0] in NAMES:
+        return load(argv[0]).main(argv[1:])
     parser = OneLineParser(prog="python -m experiments", description="The paper's figures and questions.")
     parser.set_defaults(action=show)
     commands = parser.add_subparsers(dest="command", metavar="NAME|plot|run")
     command = commands.add_parser("plot", help="draw every figure")
     command.set_defaults(action=plot)
-    add_picture_flags(command)
     command = commands.add_parser("run", help="run them all")
     command.set_defaults(action=run)
     command.add_argument("--jobs", type=count, default=1, metavar="N", help="local processes")
     if argv and argv[0] not in (*commands.choices, "") and not argv[0].startswith("-"):
-        near = ", ".join(get_close_matches(name, NAMES, n=3, cutoff=0))
+        near = ", ".join(get_close_matches(argv[0], NAMES, n=3, cutoff=0))
         parser.error(f"NAME: expected an experiment, such as {near}, found {argv[0]}; {parser.prog} lists them all")
     return run_cli(parser, lambda arguments: arguments.action(arguments), argv)

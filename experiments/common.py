@@ -24,16 +24,12 @@ def sha256_of(path: Path) -> str:
     return hashlib.sha256(read_bytes(path)).hexdigest()
 
 
-def place_of(name: str) -> str:
-    """Return the name of the module of an experiment, in this package or in a room of it."""
-    room = "" if find_spec(f"experiments.{name}") else "looks."
-    return f"experiments.{room}{name}"
-
-
 @functools.cache
 def load(name: str) -> Any:
     """Import an experiment by its last name, such as "lesions"; raises ModuleNotFoundError if there is none."""
-    return importlib.import_module("experiments.study_command").Experiment(importlib.import_module(place_of(name)))
+    room = "" if find_spec(f"experiments.{name}") else "looks."
+    module = importlib.import_module(f"experiments.{room}{name}")
+    return importlib.import_module("experiments.study_command").Experiment(module)
 
 
 def by_config(runs: Iterable, *names: str) -> dict[tuple, list]:

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from highway_lab import intervals
 from highway_lab.intervals import Interval
 
 KeyT = TypeVar("KeyT")
@@ -29,27 +30,19 @@ class Difference(NamedTuple):
 
     def interval(self, level: float = LEVEL) -> Interval:
         """Return the value with its interval at level 1 − `level`."""
-        from scipy.stats import t  # imports in half a second
-
-        return Interval(self.value, self.se * float(t.ppf(1 - level / 2, self.df)))
+        return intervals.about(*self, 1 - level)
 
     @property
     def p(self) -> float:
         """Two-sided p of no difference."""
-        from scipy.stats import t
+        from scipy.stats import t  # imports in half a second
 
         return float(2 * t.sf(abs(self.value) / self.se, self.df)) if self.se else float(not self.value)
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> Difference:
     """Return the difference of the means of independent runs of unequal variances (Welch 1947)."""
-    means, n = [np.mean(of) for of in (a, b)], [len(of) for of in (a, b)]
-    if min(n) < 2:
-        return Difference(float(means[0] - means[1]), math.inf, 1)
-    parts = [np.var(of, ddof=1) / len(of) for of in (a, b)]
-    below = sum(part**2 / (size - 1) for part, size in zip(parts, n, strict=True))
-    df = sum(parts) ** 2 / below if below else sum(n) - 2
-    return Difference(float(means[0] - means[1]), math.sqrt(sum(parts)), float(df))
+    return Difference(*intervals.welch(a, b))
 
 
 def over_seeds(differences: Sequence[float]) -> Difference:

@@ -7,11 +7,9 @@ before it and from nothing else: a study that is killed anywhere, or gets anothe
 ends with the choice that a fresh start would have made.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import product
 from numbers import Real
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -19,7 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from highway_lab.fields import Count, Score, Share
-from highway_lab.logs import DatasetInfo, Result, grouped
+from highway_lab.logs import DatasetInfo, Result
 from highway_networks import BLOCKS, InputError, rounded
 
 from .common import CHANCE
@@ -190,7 +188,6 @@ class Study:
     own: Callable[[str, Arm], Any] | None = None
     config: type = ArmConfig
     measured: type = Measured
-    _tasks: dict[tuple, Task] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for cell, one, other in product(self.cells, self.stages, self.stages):
@@ -234,22 +231,18 @@ class Study:
         return {of: [done.get(task, task) for task in tasks[of]] for of in tasks}
 
     def task(self, cell: Any, stage: Stage, setting: Setting, seed: int) -> Task:
-        """Return the run of a setting and a seed; a configuration is checked once, however often it is asked for."""
-        if (key := (cell, id(stage), setting, seed)) not in self._tasks:
-            fields = {**self.arms[cell.arm].fields(setting), **stage.options, "epochs": stage.epochs, "seed": seed}
-            self._tasks[key] = Task(cell, setting, self.configure(fields, cell, stage), stage.result)
-        return self._tasks[key]
+        """Return the run of a setting and a seed."""
+        fields = {**self.arms[cell.arm].fields(setting), **stage.options, "epochs": stage.epochs, "seed": seed}
+        return Task(cell, setting, self.configure(fields, cell, stage), stage.result)
 
     def judge(self, runs: Iterable[StudyRun], criterion: str | None = None) -> np.ndarray:
         """Return what a criterion (the first) says of runs, less is better; raises InputError where it is no number."""
         criterion = criterion or next(iter(self.criteria))
-        values = []
-        for run in runs:
-            values.append(value := self.criteria[criterion](run))
-            if not (isinstance(value, Real) and math.isfinite(value)):
-                expected = "expected a number for every run, diverged ones too"
-                raise InputError(f"{criterion}: {expected}, found {value} at {run.setting}; mend the criterion")
-        return np.array(values, float)
+        values = np.array([self.criteria[criterion](run) for run in runs], float)
+        if not np.isfinite(values).all():
+            expected = "expected a number for every run, diverged ones too"
+            raise InputError(f"{criterion}: {expected}, found {values[~np.isfinite(values)][0]}; mend the criterion")
+        return values
 
     def ranked(self, rung: Rung, criterion: str | None = None) -> list[Setting]:
         """Return settings, the best by the mean of a criterion first."""
@@ -309,23 +302,19 @@ class NetCell:
     file: str = field(default="", compare=False)  # one net may be named by several paths
 
 
-@dataclass(frozen=True)
-class Looks(Study):
-    """A study of what trained nets do, which chooses nothing; a user's net may take the place of its own."""
-
-    def of(self, nets: Mapping[NetCell, Any], seeds: Sequence[int] = ()) -> "Looks":
-        """Return the same look at nets of these configurations, those without a file from each of the seeds."""
-
-        def seeds_of(cell: NetCell) -> Sequence[int]:
-            return (nets[cell].seed,) if cell.file or not seeds else seeds
-
-        return replace(
-            self,
-            arms={cell.arm: Arm({}, {}) for cell in nets},
-            cells=[*nets],
-            stages=[Stage(seeds_of, max(of.epochs for of in nets.values()), result="scored")],
-            configure=lambda fields, cell, stage: replace(nets[cell], **fields),
-        )
+def look_at(measured: type, nets: Mapping[NetCell, Any], seeds: Sequence[int] = (), **options: Any) -> Study:
+    """Return a study that looks into nets of these configurations, those without a file from each of the seeds."""
+    first, epochs = next(iter(nets.values())), max(of.epochs for of in nets.values())
+    stage = Stage(lambda cell: (nets[cell].seed,) if cell.file or not seeds else seeds, epochs, result="scored")
+    return Study(
+        {cell.arm: Arm({}, {}) for cell in nets},
+        [*nets],
+        [stage],
+        configure=lambda fields, cell, stage: replace(nets[cell], **fields),
+        config=type(first),
+        measured=measured,
+        **options,
+    )
 
 
 class Results:
@@ -333,8 +322,7 @@ class Results:
 
     def __init__(self, study: Study, runs: Iterable[StudyRun], dataset: DatasetInfo | None = None):
         self.study, self.runs, self.dataset = study, [*{run.task: run for run in runs}.values()], dataset
-        by_cell = grouped(self.runs, lambda run: run.cell)
-        self.rungs = {cell: [*study.rungs(by_cell.get(cell, []), cell)] for cell in study.cells}
+        self.rungs = {cell: [*study.rungs(self.runs, cell)] for cell in study.cells}
 
     def next_tasks(self, least: int = 1) -> list[Task]:
         """Return runs that can be made now: all of the first unfinished cell, and of others to make up `least`."""
@@ -342,7 +330,7 @@ class Results:
         first = by_cell[0] if by_cell else []
         return [*first, *(task for tasks in by_cell[1:] for task in tasks)][: max(least, len(first))]
 
-    @cached_property
+    @property
     def superfluous(self) -> list[StudyRun]:
         """Return the runs that the study does not ask for (any more): kept, told, used for nothing."""
         asked = {id(run) for rungs in self.rungs.values() for _, rung, _ in rungs for of in rung.values() for run in of}

@@ -24,17 +24,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from importlib import import_module
-from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar, get_args
 
 import numpy as np
+from tqdm import tqdm
 
-from highway_lab.cli import OneLineParser, add_picture_flags, import_file, import_words, picture_flags, quote, run_cli
+from highway_lab.cli import OneLineParser, add_picture_flags, import_file, picture_flags, run_cli
 from highway_lab.commands import add_data_flags, load_data
 from highway_lab.console import count_of
-from highway_lab.datasets import DATASETS
 from highway_lab.fields import NonEmpty
 from highway_lab.files import lock_log, make_place, remove
 from highway_lab.intervals import interval
@@ -46,7 +45,7 @@ from highway_lab.training import Training
 from highway_networks import Dataset, InputError, evaluate, rounded
 
 from .common import sha256_of
-from .study import Measured, Results, Study, StudyRun, Task
+from .study import Measured, Results, Study, StudyRun, Task, look_at
 
 RunT = TypeVar("RunT")
 ROWS = 512  # samples over which the mean gate is taken
@@ -106,11 +105,6 @@ def index_in(listed: list, item: Any) -> int:
     return listed.index(item)
 
 
-def schema_of(study: Study) -> Any:
-    """Return the type of a study's runs."""
-    return StudyRun[type(study.cells[0]), study.config, study.measured]
-
-
 # ------------------------------------------------------------------------------------------- training
 
 
@@ -156,12 +150,13 @@ def train(
 
 
 def keep_net(path: Path, config: Any, data: Dataset) -> None:
-    """Train a net that other experiments look into, and save it, unless it is there."""
+    """Train a net that is looked into, and save it, unless it is there; raises InputError if training diverges."""
     if not path.exists():
-        print(f"{path}: training the net that was chosen")
         training = Training(config, data)
-        for _ in training.epochs(scored=False):
+        for _ in tqdm(training.epochs(scored=False), path.name, config.epochs, leave=False, disable=None):
             pass
+        if training.diverged:
+            raise InputError(f"{path}: expected a net to look into, found that lr {config.lr} diverged; lower it")
         make_place(path)
         training.net.save(path)
 
@@ -174,14 +169,17 @@ class Experiment:
 
     def __init__(self, module: ModuleType):
         self.contents, self.module, self.name = module, module.__name__, module.__name__.rpartition(".")[-1]
-        self.studies = by_ending(module.STUDY)
-        self.next = self.studies | by_ending(getattr(module, "NEXT", {}))
+        wider = getattr(module, "NEXT", {})
+        self.studies = {"": module.STUDY} if isinstance(module.STUDY, Study) else module.STUDY
+        self.next = self.studies | ({"": wider} if isinstance(wider, Study) else wider)
         self.known = self.next | self.studies
         self.paths = {of: self.log_path(of) for of in self.studies}  # of the committed logs
         of = getattr(module, "DATASET", "mnist")
         self.datasets = {name: of.get(name, "mnist") if isinstance(of, dict) else of for name in self.known}
         self.figures: Mapping[str, Callable[..., Any]] = getattr(module, "FIGURES", {})
-        self.log = StudyLog[schema_of(self.studies[""])]
+        first = self.studies[""]
+        self.schema = StudyRun[type(first.cells[0]), first.config, first.measured]
+        self.log = StudyLog[self.schema]
         self.looks = hasattr(module, "of_net")  # whether a user's net may take the place of its own
         self.doc = (module.__doc__ or self.name).splitlines()[0]  # python -OO strips docstrings
         self.parser = OneLineParser(prog=f"python -m experiments {self.name}", description=self.doc)
@@ -218,13 +216,7 @@ class Experiment:
                 parser.add_argument("--study", choices=[*filter(None, choices)], help="default: the first")
 
     def main(self, argv: list[str] | None = None) -> int:
-        return run_cli(self.parser, self.act, argv)
-
-    def act(self, arguments: argparse.Namespace) -> None:
-        """Do what the command says; a user's file is imported first, as logs may name its blocks."""
-        if arguments.own and str(arguments.own) not in imported:
-            import_file(str(arguments.own), "--with")
-        arguments.action(arguments)
+        return run_cli(self.parser, lambda arguments: arguments.action(arguments), argv)
 
     # ---- logs
 
@@ -236,6 +228,16 @@ class Experiment:
         """Return the paths of the committed logs that exist."""
         return [*filter(Path.exists, self.paths.values())]
 
+    def results(self, study: Study, *paths: Path) -> Results:
+        """Return what logs have of a study, in its small form if their command is, of other nets if they have such."""
+        logs = [*map(self.read, paths)]
+        runs = [run for log in logs for run in log.runs]
+        if logs and "--smoke" in logs[0].command.split():
+            study = study.small()
+        if self.looks and not {run.cell for run in runs} <= {*study.cells}:
+            study = look_at(study.measured, {run.cell: run.config for run in runs})
+        return Results(study, runs, logs[0].dataset if logs else None)
+
     def read(self, path: Path, remedy: str = "") -> StudyLog:
         """Read a log; raises InputError unless it is one of this experiment."""
         remedy = remedy or f"make it with {self.parser.prog} run"
@@ -246,17 +248,12 @@ class Experiment:
 
     def quoted(self) -> Mapping[str, Any]:
         """Return what pages quote of the committed logs, and of the constants of the module."""
-        plain = (int, float, str, tuple, dict, range)
-        constants = {name: of for name, of in vars(self.contents).items() if name.isupper() and isinstance(of, plain)}
+        constants = {name: of for name, of in vars(self.contents).items() if name.isupper()}
         return constants | self.contents.numbers(self.in_one(self.committed()))
 
     def committed(self) -> dict[str, Results]:
         """Return what the committed logs have of each study, by the ending of its log."""
-        found = {}
-        for of, path in self.paths.items():
-            log = self.read(path) if path.exists() else None
-            found[of] = Results(self.studies[of], log.runs if log else [], log and log.dataset)
-        return found
+        return {of: self.results(self.studies[of], *filter(Path.exists, [path])) for of, path in self.paths.items()}
 
     def load(self, arguments: argparse.Namespace) -> tuple[dict[str, Results], list[Path]]:
         """Return what is there of each study, by the ending of its log, and the logs: those that are committed, or LOG.
@@ -264,28 +261,17 @@ class Experiment:
         With arms of a user's own, the study that they belong to has their cells and runs, too.
         """
         own, ending, given = arguments.own, arguments.study, arguments.log
-        logs = {of: [path] for of, path in self.paths.items() if path.exists()}
-        if given or own:
-            given = given or self.log_path(ending, own.stem)
-            for of, path in self.paths.items():
-                if os.path.realpath(path) == os.path.realpath(given):  # by whatever path
-                    ending, given = of, path
-            beside = given.with_stem(given.stem.removesuffix(f"-{own.stem}")) if own else given
-            logs = {ending: [beside, given] if beside != given and beside.exists() else [given]}
-        elif ending or not logs:
-            logs = {ending: [self.log_path(ending)]}
-        found = {}
-        for of, paths in logs.items():
-            study, read = self.known[of], [self.read(path) for path in paths]
-            runs = [run for log in read for run in log.runs]
-            if own and of == ending:
-                study = with_own(study, own)
-            if "--smoke" in read[0].command.split():
-                study = study.small()
-            if self.looks and not {run.cell for run in runs} <= {*study.cells}:
-                study = study.of({run.cell: run.config for run in runs})
-            found[of] = Results(study, runs, read[0].dataset)
-        return found, [path for paths in logs.values() for path in paths]
+        if not (own or ending or given) and (paths := self.existing_logs()):
+            return {of: self.results(self.known[of], path) for of, path in self.paths.items() if path in paths}, paths
+        given = given or self.log_path(ending, f"with-{own.stem}" if own else "")
+        for of, path in self.paths.items():
+            if os.path.realpath(path) == os.path.realpath(given):  # by whatever path
+                ending, given = of, path
+        study, beside = self.known[ending], []
+        if own:
+            study, path = with_own(study, own), given.with_stem(given.stem.removesuffix(f"-with-{own.stem}"))
+            beside = [path] if path != given and path.exists() else []
+        return {ending: self.results(study, *beside, given)}, [*beside, given]
 
     def in_one(self, results: dict[str, Results]) -> Any:
         """Return what the functions of the module take: results of its only study, or of several by their endings."""
@@ -303,12 +289,9 @@ class Experiment:
             name, data = load_data("digits" if smoke else arguments.dataset or usual, arguments)
         study, endings = studies[ending], ["smoke", ending] if smoke else [ending, name if name != usual else ""]
         if own:
-            if own.stem in {*self.known, *DATASETS, "smoke"}:
-                expected = f"expected a name that no log of {self.name} ends with"
-                raise InputError(f"{own}: {expected}, found {own.stem}; rename the file")
             both = with_own(study, own)
             study = replace(both, cells=both.cells[len(study.cells) :])
-            endings.append(own.stem)
+            endings.append(f"with-{own.stem}")
         if arguments.model:
             study = self.contents.of_net(study, arguments.model, data)
             endings.append(f"{arguments.model.stem}-{sha256_of(arguments.model)[:8]}")  # so no committed log is named
@@ -322,11 +305,6 @@ class Experiment:
             self.train_all(study, path, name, data, arguments)
             if path == self.log_path(ending) and hasattr(self.contents, "finish"):
                 self.contents.finish(data, Results(study, self.read(path).runs))
-        if ending in self.studies:
-            words = [quote(path)] * (path != self.log_path()) + [f"--study {ending}"] * bool(ending)
-            words += [f"--with {quote(own)}"] if own else []
-            others = import_words([file for file in imported if file != str(own)])
-            print(f"to see it: {' '.join([self.parser.prog, 'plot', *words])}{others}")
 
     def train_all(
         self, study: Study, path: Path, name: str | None, data: Dataset | None, arguments: argparse.Namespace
@@ -335,7 +313,7 @@ class Experiment:
 
         The log is written after each batch of runs; meanwhile each finished run is a line beside it.
         """
-        lines = ResultFile(path.with_suffix(".jsonl"), schema_of(study))
+        lines = ResultFile(path.with_suffix(".jsonl"), self.schema)
         lines.check()
         logged, runs = {}, {}
         if not arguments.fresh:
@@ -361,18 +339,13 @@ class Experiment:
             remove(path)
             lines.clear()
         options = {of: getattr(arguments, of) for of in ("to_continue", "jobs", "any_code", "scheduler")}
-        while True:
-            if tasks:
-                runs |= by_task(run_missing(partial(train_task, self.module), tasks, data, lines, **options))
+        while tasks or runs.keys() != logged.keys():
+            runs |= by_task(run_missing(partial(train_task, self.module), tasks, data, lines, **options))
             *_, newest = runs.values()
-            info = data and DatasetInfo(
-                name, newest.config.n_train, newest.config.n_test, data.test_set, list(data.classes)
-            )
-            made = SCHEMA, now(), arguments.command_line, info, newest.environment
-            make_place(path)
-            write(path, self.log(*made, runs=[*runs.values()]))
-            if not (tasks := Results(study, runs.values()).next_tasks(least)):
-                break
+            config = newest.config
+            info = data and DatasetInfo(name, config.n_train, config.n_test, data.test_set, [*data.classes])
+            write(path, self.log(SCHEMA, now(), arguments.command_line, info, newest.environment, [*runs.values()]))
+            logged, tasks = runs, Results(study, runs.values()).next_tasks(least)
         print(f"saved {path}")
         lines.clear()
 
@@ -386,9 +359,7 @@ class Experiment:
         for of in results.values():
             with drawing("a summary", *paths):
                 print(summary(of), end="\n\n")
-        folder = Path("viz") if paths == self.existing_logs() else Path("viz", paths[0].stem)
-        if other := next((path for path in paths if path not in self.paths.values()), None):
-            folder = picture_folder(other, self.log_path())
+        folder = Path("viz") if paths == self.existing_logs() else picture_folder(paths[-1], Path(self.name))
         shown = self.in_one(results)
         pictures = {name: partial(draw, shown) for name, draw in self.figures.items()}
         for path in save_all(pictures, folder, *paths, **picture_flags(arguments)):
@@ -403,17 +374,14 @@ class Experiment:
         writer.writerows(rows)
 
 
-def by_ending(studies: Study | Mapping[str, Study]) -> dict[str, Study]:
-    """Return studies by the endings of their logs; a single one has none."""
-    return {"": studies} if isinstance(studies, Study) else dict(studies)
-
-
 def by_task(runs: Iterable[StudyRun]) -> dict[Task, StudyRun]:
     return {run.task: run for run in runs}
 
 
 def with_own(study: Study, file: Path) -> Study:
     """Return a study with a user's arms beside its own; raises InputError unless they make nets that a log can hold."""
+    if str(file) not in imported:
+        import_file(str(file), "--with")
     if study.own is None:
         raise InputError("--with: expected a study that takes nets of one's own, found another; try small_nets")
     try:
@@ -424,9 +392,9 @@ def with_own(study: Study, file: Path) -> Study:
         both = replace(study, arms={**study.arms, **arms}, cells=[*study.cells, *cells])
         if not cells or not all(map(both.grid, cells)):
             raise ValueError("none, or one without a setting")
-        for cell, stage in product(cells, both.stages):
+        for cell in cells:
             for setting in both.grid(cell):
-                task = both.task(cell, stage, setting, 0)
+                task = both.task(cell, both.stages[0], setting, 0)
                 loads(json.dumps(asdict(task)).encode(), Task[type(cell), both.config])
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
@@ -448,8 +416,6 @@ def summary(results: Results) -> str:
             found = f"{next(iter(study.criteria))} {interval(study.judge(runs)):.4g}, n = {len(runs)}"
             untried = f"; beside it never tried: {', '.join(results.untried(cell))}" * bool(results.untried(cell))
             lines.append(f"{name}: {'; '.join(filter(None, [', '.join(words), found]))}{untried}")
-        if not settings:
-            lines.append(f"{name}: no choice yet")
     unfinished = count_of(len(study.cells) - len(results.finished), "cell")
     runs = f"{count_of(len(results.runs), 'run')}, {len(results.superfluous)} of them superfluous"
     return "\n".join([*lines, f"{runs}; {unfinished} unfinished"])

@@ -243,9 +243,9 @@ def test_a_table_that_cannot_be_compared_is_refused_in_a_line(hire, monkeypatch,
 def test_a_kind_of_net_of_ones_own_is_trained_and_drawn_beside_those_of_a_study(workdir):
     """Each command is a process of its own, which learns to know the block from the file."""
     own = ["--with", str(ROOT / "examples" / "my_arm.py")]
-    for words in (["run", "--smoke", *own], ["plot", "runs/small_nets-smoke-my_arm.json", *own]):
+    for words in (["run", "--smoke", *own], ["plot", "runs/small_nets-smoke-with-my_arm.json", *own]):
         command = [sys.executable, "-m", "experiments", "small_nets", *words]
         shown = subprocess.run(command, env=child_environment(), capture_output=True, encoding="utf-8")
         assert shown.returncode == 0, shown.stderr
     assert "residual, halved, 20, 50: lr 0.0005; error " in shown.stdout
-    assert Path("viz/smoke-my_arm/small_nets.png").exists()
+    assert Path("viz/smoke-with-my_arm/small_nets.png").exists()

@@ -172,13 +172,6 @@ def test_lesions_are_shown_of_this_very_net_only(digits, saved):
     assert found["untrained"]["last"][0] != of["last"][0]
 
 
-def test_drawings_are_framed_as_the_images_were(digits):
-    mnist = EXPERIMENT.read(committed_log("runs/gate_explorer.json")).runs[0].measured.pixels
-    assert gate_explorer.framing(np.array(mnist)) == {"box": 20, "by_mass": True}
-    for images in (digits.test_x[:10, 0], np.zeros((10, 8, 8), np.uint8)):
-        assert gate_explorer.framing(images) == {"box": 8, "by_mass": False}
-
-
 def test_a_name_cannot_end_the_script(saved):
     Path("mine.npz").rename("<!--<script>.npz")
     held = run_and_plot("<!--<script>.npz")
@@ -188,18 +181,14 @@ def test_a_name_cannot_end_the_script(saved):
 
 @pytest.mark.parametrize(("name", "table"), [("block", BLOCKS), ("activation", ACTIVATIONS), ("init", INITS)])
 def test_a_net_of_parts_that_the_page_does_not_have_is_refused(digits, monkeypatch, name, table):
-    monkeypatch.setitem(table, "mine", table[gate_explorer.COMPUTED[name][0]])
-    with refused_with(f"{name}: expected one that the page computes (", "found mine; use gate_maps, class_routing and"):
+    monkeypatch.setitem(table, "mine", table[net_for(digits).config[name]])
+    with refused_with("--model: expected a net that the page computes, found mine; use gate_maps"):
         gate_explorer.measure(net_for(digits, **{name: "mine"}), digits, COMMON)
 
 
 def test_images_that_nobody_can_draw_are_refused(digits):
-    for shape in ((3, 8, 8), (1, 8, 4)):
-        data = digits._replace(train_x=np.zeros((20, *shape), np.uint8), test_x=np.zeros((20, *shape), np.uint8))
-        with refused_with("--dataset: expected square grey images", " x ".join(map(str, shape))):
-            gate_explorer.measure(net_for(data), data, COMMON)
-    data = digits._replace(test_x=digits.test_x[:10], test_y=np.arange(10))
-    with refused_with("--dataset: expected two test images or more of each class", "found 1"):
+    data = digits._replace(test_x=np.zeros((20, 3, 8, 8), np.uint8))
+    with refused_with("--dataset: expected grey images, found 3 channels; choose mnist"):
         gate_explorer.measure(net_for(data), data, COMMON)
 
 

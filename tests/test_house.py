@@ -10,7 +10,7 @@ import pytest
 from helpers import ROOT
 
 from experiments.__main__ import STUDIES
-from experiments.common import place_of
+from experiments.common import load
 from highway_lab.start import start
 
 ROOMS = [  # from the ground up: a file imports its own room and those below
@@ -56,7 +56,7 @@ def test_a_file_imports_nothing_from_above(path):
 
 
 def test_no_study_imports_another():
-    studies = {place_of(name) for name in STUDIES}
+    studies = {load(name).module for name in STUDIES}
     for name in studies:
         assert imported(ROOT / f"{name.replace('.', '/')}.py") & studies == set(), name
 

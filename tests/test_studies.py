@@ -139,8 +139,7 @@ def test_a_smoke_run_ends_in_a_log_that_reads_and_is_drawn(name, my_arm, capsys)
     words = ["--study", ending] if ending else []
     assert experiment.main(["run", "--smoke", *words]) == 0
     path = Path(f"runs/{name}-smoke{f'-{ending}' * bool(ending)}.json")
-    plot = f"{experiment.parser.prog} plot {path}{' --study copy' * bool(ending)}"
-    assert slashes(capsys.readouterr().out) == slashes(f"saved {path}\nto see it: {plot}\n")
+    assert slashes(capsys.readouterr().out) == slashes(f"saved {path}\n")
     assert [*Path("runs").glob("*.json*")] == [path]
     small = experiment.studies[ending].small()
     assert Results(small, experiment.read(path).runs).finished == [*small.cells]
@@ -152,7 +151,7 @@ def test_a_smoke_run_ends_in_a_log_that_reads_and_is_drawn(name, my_arm, capsys)
         return
     jobs = ["--jobs", "2"] if name == "sketch" else []
     assert experiment.main(["run", "--smoke", *jobs, "--with", "my_arm.py"]) == 0
-    own = Path(f"runs/{name}-smoke-my_arm.json")
+    own = Path(f"runs/{name}-smoke-with-my_arm.json")
     assert {run.cell.arm for run in experiment.read(own).runs} == {"mine"}
     assert experiment.main(["plot", own.as_posix(), "--with", "my_arm.py"]) == 0
 

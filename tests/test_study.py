@@ -20,7 +20,6 @@ from experiments.partly_frozen import ArmConfig
 from experiments.study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, beyond
 from experiments.study_command import Experiment, StudyLog
 from highway_lab import jobs, logs
-from highway_lab.cli import quote
 from highway_lab.files import lock_log
 from highway_lab.jobs import ResultFile
 from highway_networks import BLOCKS, InputError
@@ -194,7 +193,7 @@ def test_stages_that_contradict_each_other_are_refused(stages, words):
 @pytest.mark.parametrize("value", [math.nan, math.inf, None])
 def test_a_criterion_that_is_no_number_is_an_error(value):
     study = replace(STUDY, criteria={"c": lambda run: value if run.config.lr == RATES[0] else 1.0})
-    with pytest.raises(InputError, match=f"c: expected a number for every run, diverged ones too, found {value} at"):
+    with pytest.raises(InputError, match=r"c: expected a number for every run, diverged ones too, found (nan|inf);"):
         complete(study)
 
 
@@ -384,7 +383,7 @@ def test_a_log_wins_over_what_a_kill_has_left_beside_it(tiny):
     assert tiny.main(RUN) == 0
     log = tiny.read(LOG)
     first, *_ = log.runs
-    beside = ResultFile(LOG.with_suffix(".jsonl"), study_command.schema_of(tiny.contents.STUDY))
+    beside = ResultFile(LOG.with_suffix(".jsonl"), tiny.schema)
     beside.append(replace(first, n_trained=17))
     assert tiny.main(RUN) == 0
     assert tiny.read(LOG) == log
@@ -425,7 +424,7 @@ def test_runs_on_other_images_are_never_mixed(tiny, refused, small_mnist):
 def test_arms_that_make_no_net_are_told_in_a_line(tiny, my_arm, refused, arm, found):
     my_arm.write_text(f"from experiments.study import Arm\nARMS = {arm}\n", "utf-8")
     assert found in refused(tiny.main, [*RUN, "--with", "my_arm.py"])
-    assert not Path("runs/tiny-digits-my_arm.json").exists()
+    assert not Path("runs/tiny-digits-with-my_arm.json").exists()
 
 
 def test_a_study_has_to_say_in_which_size_it_takes_an_arm(tiny, my_arm, refused):
@@ -486,11 +485,10 @@ def test_a_study_that_is_being_widened_trains_its_next_form_into_the_same_log(ti
 def test_a_kind_of_net_of_ones_own_is_tuned_and_drawn_beside_ours(tiny, my_arm, capsys, refused, small_mnist):
     run = ["run", "--data-dir", str(small_mnist)]
     assert tiny.main(run) == 0
-    committed, own = Path("runs/tiny.json"), Path("runs/tiny-my_arm.json")
+    committed, own = Path("runs/tiny.json"), Path("runs/tiny-with-my_arm.json")
     ours = committed.read_bytes()
-    capsys.readouterr()
     assert tiny.main([*run, "--with", "my_arm.py"]) == 0
-    assert capsys.readouterr().out.endswith(f"plot {quote(own)} --with my_arm.py\n")
+    capsys.readouterr()
     assert committed.read_bytes() == ours
     assert {of.cell for of in tiny.read(own).runs} == {Cell("mine", 4, 2)}
     assert tiny.main(["table", own.as_posix()]) == 0, "without the file that has the arm"
@@ -503,7 +501,7 @@ def test_a_kind_of_net_of_ones_own_is_tuned_and_drawn_beside_ours(tiny, my_arm, 
         assert [row.partition(",")[0] for row in rows] == ["arm", *["x"] * 4, *["y"] * 4, *["mine"] * 4]
         assert tiny.main(["plot", *words, "--with", "my_arm.py"]) == 0
         shown = slashes(capsys.readouterr().out)
-        assert "12 runs, 0 of them superfluous; 0 cells unfinished\n\ndrew viz/my_arm/tiny.png" in shown
+        assert "12 runs, 0 of them superfluous; 0 cells unfinished\n\ndrew viz/with-my_arm/tiny.png" in shown
     committed.write_bytes(ours.replace(b"experiments tiny", b"experiments large"))
     assert "expected a log of tiny, found one of 'python -m experiments large run" in refused(tiny.main, ["plot"])
     committed.write_bytes(ours)

@@ -25,7 +25,7 @@ from matplotlib.colors import to_hex
 from highway_lab.console import name_data, name_numbers
 from highway_lab.datasets import load_dataset
 from highway_lab.fields import NonEmpty, NotNegative, Pixel, Share, dict_of, lists_of
-from highway_lab.figures import SEQUENTIAL, differences, drawing, name_with_digest
+from highway_lab.figures import SEQUENTIAL, differences, name_with_digest
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.logs import RunLog, read, rounded_all
 from highway_networks import Config, Dataset, DeepNet, InputError, as_inputs, rounded
@@ -43,11 +43,7 @@ DIGITS = 4  # significant digits in the log
 ARTICLE = Path(__file__).with_name("article")
 FILE = re.compile(r"^\{file: (\S+)\}\n", re.MULTILINE)  # a line of the page in place of which goes a file of ARTICLE
 PLACEHOLDER = '{"here": "goes what the page shows"}'
-COMPUTED = {  # by the page; training.js and net.js have their equations
-    "block": ("highway", "highway-uncoupled"),
-    "activation": ("tanh", "relu", "elu"),
-    "init": ("uniform", "glorot", "he", "gaussian", "orthogonal"),
-}
+COMPUTED = {"highway", "highway-uncoupled", "tanh", "relu", "elu", "uniform", "glorot", "he", "gaussian", "orthogonal"}
 OF_DIGITS = ("mnist", "digits")  # data sets
 CHOSEN = ("block", "depth", "init", "gate_bias", "lr")  # by a visitor who trains a net
 LARGEST = 2**15 - 1  # whole number of 16 bits, with a sign
@@ -138,18 +134,11 @@ def by_class(gates: np.ndarray, labels: np.ndarray, classes: int) -> EffectiveDe
 
 
 def measure(net: DeepNet, data: Dataset, common: Look) -> Explored:
-    """Look into a net; raises InputError unless images are square and grey, and the page has the net's equations."""
-    for name, computed in COMPUTED.items():
-        if net.config[name] not in computed:
-            expected = f"expected one that the page computes ({', '.join(computed)}), found {net.config[name]}"
-            raise InputError(f"{name}: {expected}; use gate_maps, class_routing and lesions, which need no page")
-    channels, height, width = data.test_x.shape[1:]
-    if channels != 1 or height != width:
-        found = f"images of {channels} x {height} x {width}"
-        raise InputError(f"--dataset: expected square grey images, found {found}; choose mnist, or convert them")
-    if (fewest := np.bincount(data.test_y, minlength=data.outputs).min()) < 2:
-        found = f"expected two test images or more of each class, found {fewest} ({data.test_set})"
-        raise InputError(f"--dataset: {found}; add some")
+    """Look into a net; raises InputError unless images are grey, and the page has the net's equations."""
+    if unknown := {net.config[of] for of in ("block", "activation", "init")} - COMPUTED:
+        raise InputError(f"--model: expected a net that the page computes, found {min(unknown)}; use gate_maps")
+    if (channels := data.test_x.shape[1]) > 1:
+        raise InputError(f"--dataset: expected grey images, found {channels} channels; choose mnist")
 
     fresh = untrained(net)
     gates, fresh_gates = (measurement.mean_gates(of, data.test_x) for of in (net, fresh))
@@ -204,7 +193,6 @@ def page(results: Results) -> str:
         "weights": packed(multiples.view(np.uint8).reshape(-1, 2).T),  # all low bytes, all high ones: compresses better
         "seed": SEED,
         "pixels": [np.ravel(image).tolist() for image in seen.pixels],
-        "framing": framing(np.array(seen.pixels)),
         "effective_depth": {"trained": asdict(seen.trained), "untrained": asdict(seen.untrained)},
         **{name: of for name, (_, of) in told.items()},
         "colors": {"sequential": color_table(SEQUENTIAL), "diverging": color_table(differences(np.ones(1))["cmap"])},
@@ -217,19 +205,6 @@ def template() -> str:
     """Return the page with its style and its programs, but without what it shows."""
     page = (ARTICLE / "page.html").read_text(encoding="utf-8")
     return FILE.sub(lambda match: (ARTICLE / match[1]).read_text(encoding="utf-8"), page)
-
-
-def framing(pixels: np.ndarray) -> dict[str, Any]:
-    """Return how images (n, side, side) were scaled and centred: the side of the `box` that ink fills, and `by_mass`.
-
-    By mass: whether the ink's centre of mass varies less than the middle of its box.
-    """
-    ink, side = np.where(pixels.any(axis=(1, 2), keepdims=True), pixels, 1), pixels.shape[-1]  # a blank one is full
-    along = np.stack([ink.sum(axis=axis) for axis in (1, 2)])  # columns, rows: (2, n, side)
-    first, end = (along > 0).argmax(axis=-1), side - (along[..., ::-1] > 0).argmax(axis=-1)
-    masses = along @ np.arange(side) / along.sum(axis=-1)
-    spread = {"mass": masses.std(axis=1).sum(), "box": ((first + end) / 2).std(axis=1).sum()}
-    return {"box": int((end - first).max()), "by_mass": bool(spread["mass"] < spread["box"])}
 
 
 def load(seen: Explored) -> DeepNet:
@@ -279,37 +254,36 @@ def depth_sweep() -> tuple[list[Path], dict[str, Any] | None]:
         return [], None
     sweep = read(SWEEP, RunLog[Config], "make it with make sweep")
     results = Results(tuned_nets.studies[""], tuned_nets.read(paths[1]).runs)
-    with drawing("the sweep", *paths):
-        config, runs = sweep.runs[0].config, by_config(sweep.runs, "block", "depth")
-        depths = sorted({depth for _, depth in runs})
-        shallow = tuned_nets.contents.best_shallow(results)
-        tuned = tuned_nets.contents.by_kind(results)
-        nets = {}
-        for kind in ("plain", "highway"):
-            nets[kind] = [points(runs[kind, depth]) for depth in depths]
-            for name, arm in (("tuned", kind), ("orthogonal", f"{kind}, orthogonal")):
-                nets[f"{kind}, {name}"] = [accuracies(tuned[arm, config.hidden][depth]) for depth in depths]
-        compared = {
-            "tuned": ("highway, tuned", "plain, tuned"),
-            "orthogonal": ("highway, tuned", "plain, orthogonal"),
-            "untuned": ("highway", "plain"),
-        }
-        seeds = [run.config.seed for run in runs["plain", depths[0]]]
-        return paths, {
-            "dataset": name_data(sweep.dataset.name),
-            "config": {name: getattr(config, name) for name in ("n_train", "n_test", "epochs", "hidden")},
-            "seeds": len(seeds),
-            "seed_range": name_numbers(seeds),
-            "tried": len(results.study.grid(shallow[0].cell)),
-            "depths": depths,
-            "margin": BROKEN,
-            "chance": 100 * CHANCE,
-            "nets": {name: by_depth(of) for name, of in nets.items()},
-            "shallow": value_and_half(interval(accuracies(shallow))),
-            "shallow_blocks": tuned_nets.contents.SHALLOW,
-            "shallow_units": shallow[0].cell.hidden,
-            "leads": {name: value_and_half(difference(nets[a][-1], nets[b][-1])) for name, (a, b) in compared.items()},
-        }
+    config, runs = sweep.runs[0].config, by_config(sweep.runs, "block", "depth")
+    depths = sorted({depth for _, depth in runs})
+    shallow = tuned_nets.contents.best_shallow(results)
+    tuned = tuned_nets.contents.by_kind(results)
+    nets = {}
+    for kind in ("plain", "highway"):
+        nets[kind] = [points(runs[kind, depth]) for depth in depths]
+        for name, arm in (("tuned", kind), ("orthogonal", f"{kind}, orthogonal")):
+            nets[f"{kind}, {name}"] = [accuracies(tuned[arm, config.hidden][depth]) for depth in depths]
+    compared = {
+        "tuned": ("highway, tuned", "plain, tuned"),
+        "orthogonal": ("highway, tuned", "plain, orthogonal"),
+        "untuned": ("highway", "plain"),
+    }
+    seeds = [run.config.seed for run in runs["plain", depths[0]]]
+    return paths, {
+        "dataset": name_data(sweep.dataset.name),
+        "config": {name: getattr(config, name) for name in ("n_train", "n_test", "epochs", "hidden")},
+        "seeds": len(seeds),
+        "seed_range": name_numbers(seeds),
+        "tried": len(results.study.grid(shallow[0].cell)),
+        "depths": depths,
+        "margin": BROKEN,
+        "chance": 100 * CHANCE,
+        "nets": {name: by_depth(of) for name, of in nets.items()},
+        "shallow": value_and_half(interval(accuracies(shallow))),
+        "shallow_blocks": tuned_nets.contents.SHALLOW,
+        "shallow_units": shallow[0].cell.hidden,
+        "leads": {name: value_and_half(difference(nets[a][-1], nets[b][-1])) for name, (a, b) in compared.items()},
+    }
 
 
 def by_depth(accuracies: Iterable[np.ndarray]) -> dict[str, list]:
@@ -360,7 +334,7 @@ def packed(numbers: np.ndarray) -> str:
 
 def color_table(name: str) -> str:
     """Return a colour map as COLORS colours of six hexadecimal digits."""
-    return "".join(to_hex(color)[1:] for color in matplotlib.colormaps[name].resampled(COLORS)(range(COLORS)))
+    return "".join(to_hex(color)[1:] for color in matplotlib.colormaps[name](range(COLORS)))
 
 
 FIGURES = {"gate_explorer.html": page}

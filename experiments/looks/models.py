@@ -4,25 +4,21 @@ What the paper's figures 2 to 4 count as layers 1, 2, ... are the net's blocks; 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
-from highway_lab import checkpoints
 from highway_lab.console import digest_of_config, name_data
 from highway_lab.fields import Share
-from highway_lab.files import make_place
-from highway_lab.logs import digest_of_samples, environment
+from highway_lab.logs import digest_of_samples, environment, mathematics
 from highway_lab.nets import load_net
-from highway_lab.training import Training
 from highway_networks import LOSSES, Config, Dataset, DeepNet, InputError, Net, evaluate, rounded
 
 from ..common import sha256_of
 from ..common_figures import PAPER, name_setting
-from ..study import Looks, NetCell, Results, StudyRun, Task
+from ..study import NetCell, Results, Study, StudyRun, Task, look_at
+from ..study_command import keep_net
 
 LONG = 60  # epochs of nets that are compared by setting
 LAST_RATE = 0.2  # as a share of the first, where FALLBACK is trained long
@@ -84,22 +80,17 @@ def look(task: Task, data: Dataset, *, measure: Callable[[Any, Dataset, Look], L
     return StudyRun(None, task, net.params.flat.size, False, {}, measured)
 
 
-def looks(measured: type, *endings: str) -> dict[str, Looks]:
+def looks(measured: type, *endings: str) -> dict[str, Study]:
     """Return the studies that look into those of LOOKED_INTO."""
     return {of: look_at(measured, LOOKED_INTO[of]) for of in endings}
 
 
-def look_at(measured: type, nets: Mapping[NetCell, Config], seeds: Sequence[int] = (), **options: Any) -> Looks:
-    """Return a study that looks into nets, those that have no file trained from each of the seeds."""
-    return Looks({}, [], [], config=Config, measured=measured, **options).of(nets, seeds)
-
-
-def of_net(study: Looks, path: Path, data: Dataset) -> Looks:
+def of_net(study: Study, path: Path, data: Dataset) -> Study:
     """Return the same look at a net in a file; raises InputError unless it has gates and suits these images."""
     net, known = load(path, data), {of.name for of in fields(Config)}
     config = {name: value for name, value in net.config.items() if name in known}
     sizes = {"n_train": len(data.train_x), "n_validation": 0, "n_test": len(data.test_x)}
-    return study.of({NetCell(path.stem, path.as_posix()): Config(**config, **sizes)})
+    return look_at(study.measured, {NetCell(path.stem, path.as_posix()): Config(**config, **sizes)})
 
 
 def runs_of(results: Mapping[str, Results]) -> list[tuple[str, StudyRun, Results]]:
@@ -121,24 +112,14 @@ def obtain(task: Task, data: Dataset) -> tuple[Net, str, str | None]:
 
 
 def place_of(config: Config, data: Dataset) -> Path:
-    return CHECKPOINTS / f"{digest_of_samples(data)}-{digest_of_config(config)}.npz"
+    code = environment(programs=mathematics(config)).code
+    return CHECKPOINTS / f"{digest_of_samples(data)}-{digest_of_config(config)}-{code}.npz"
 
 
 def trained(config: Config, data: Dataset) -> Net:
-    """Train a net and keep it for all experiments that look into it; raises InputError if training diverges.
-
-    Finished epochs of the same training code are not trained again.
-    """
-    path = place_of(config, data)
-    make_place(path)
-    training, kept = Training(config, data), CHECKPOINTS / f"{path.stem}-training-{environment().code}.npz"
-    checkpoints.restore(kept, training)
-    for _ in tqdm(training.epochs(scored=False), "training", config.epochs - training.epoch, leave=False, disable=None):
-        checkpoints.save(kept, training)
-    if training.diverged:
-        raise InputError(f"{path}: expected a net to look into, found that training it (lr {config.lr}) diverged")
-    training.net.save(path)
-    return training.net
+    """Train a net and keep it for all experiments that look into it, until the training code is another."""
+    keep_net(path := place_of(config, data), config, data)
+    return load(path, data)
 
 
 def load(path: Path, data: Dataset) -> DeepNet:

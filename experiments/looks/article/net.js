@@ -75,12 +75,11 @@ function untrained(size, seed) {
 
 const asInputs = pixels => Float32Array.from(pixels, pixel => pixel / 127.5 - 1);
 
-// The ink of a canvas, that is, how opaque each of n × n points is, as the images were made (see framing() in
-// gate_explorer.py): scaled to fit a box, each pixel the mean of the ink on it. A drawing that is smaller than
-// the box stays as small. By mass, as MNIST's digits (LeCun et al. 1998), whose box is 20 × 20 of 28 × 28: moved by
-// whole pixels so that the centre of mass comes into pixel (14, 14) counted from 0. Else the ink's own box is centred.
+// The ink of a canvas, that is, how opaque each of n × n points is, as MNIST's digits were made (LeCun et al. 1998): scaled
+// to fit a box, 20 × 20 of 28 × 28, each pixel the mean of the ink on it, and moved by whole pixels so that the centre of
+// mass comes into pixel (14, 14) counted from 0. A drawing that is smaller than the box stays as small.
 function asDigit(rgba, n) {
-  const { box, by_mass } = data.framing, pixels = new Uint8ClampedArray(d_in);
+  const box = Math.round(side * 20 / 28), pixels = new Uint8ClampedArray(d_in);
   let [left, right, top, bottom, mass, x_mass, y_mass] = [n, 0, n, 0, 0, 0, 0];
   for (let y = 0; y < n; y++) for (let x = 0; x < n; x++) {
     const value = rgba[4 * (y * n + x) + 3];
@@ -91,12 +90,8 @@ function asDigit(rgba, n) {
   }
   if (!mass) return pixels;
   const size = Math.max(right - left, bottom - top, box), scale = box / size;
-  let dx = Math.floor(side / 2 + 1 - scale * (x_mass / mass - left));
-  let dy = Math.floor(side / 2 + 1 - scale * (y_mass / mass - top));
-  if (!by_mass) {
-    [left, top] = [left + right - size, top + bottom - size].map(twice => twice / 2);
-    dx = dy = Math.floor((side - box) / 2);
-  }
+  const dx = Math.floor(side / 2 + 1 - scale * (x_mass / mass - left));
+  const dy = Math.floor(side / 2 + 1 - scale * (y_mass / mass - top));
   const sums = new Float64Array(d_in), counts = new Float64Array(d_in);
   const places = (first, shift) => range(n).map(at => Math.floor((at + 0.5 - first) * scale) + shift);
   const rows = places(top, dy), columns = places(left, dx), inside = at => at >= 0 && at < side;

@@ -84,7 +84,6 @@ TABLE_3 = (
 NETS = {
     "mnist-16": mnist(16, counts=(10, 38_986)),  # the paper: 39 K parameters
     "mnist-32": mnist(32, counts=(10, 151_690)),  # 151 K
-    "mnist-25-shallow": mnist(25, (1, 1, 1)),
     "mnist-8": mnist(8),
     "mnist-8-20": mnist(8, (6, 6, 6)),
     "mnist-8-30": mnist(8, (9, 9, 10)),

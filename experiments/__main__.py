@@ -15,7 +15,7 @@ import sys
 from difflib import get_close_matches
 from pathlib import Path
 
-from highway_lab.cli import OneLineParser, count, run_cli
+from highway_lab.cli import OneLineParser, add_picture_flags, count, picture_flags, run_cli
 
 from .common import load
 
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def plot(_: argparse.Namespace) -> int:
+def plot(arguments: argparse.Namespace) -> int:
     """Draw the figures of every log that is there, up to the first that fails, and that of the README.
 
     Returns the exit code.
@@ -55,13 +55,15 @@ def plot(_: argparse.Namespace) -> int:
 
     from .three_panels import LOGS, PICTURE, figure
 
+    flags = picture_flags(arguments)
+    words = [f"--{name}={value}" for name, value in flags.items() if value]
     for experiment in map(load, NAMES):
         if not experiment.existing_logs():
             print(f"no log, no figure: {experiment.parser.prog} run makes it", file=sys.stderr)
-        elif code := experiment.main(["plot"]):
+        elif code := experiment.main(["plot", *words]):
             return code
     if all(map(Path.exists, LOGS)):
-        print(*map("drew {}".format, save_all({PICTURE.name: figure}, PICTURE.parent, *LOGS)))
+        print(*map("drew {}".format, save_all({PICTURE.name: figure}, PICTURE.parent, *LOGS, **flags)))
     return 0
 
 
@@ -75,6 +77,7 @@ def main(argv: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", metavar="NAME|plot|run")
     command = commands.add_parser("plot", help="draw every figure")
     command.set_defaults(action=plot)
+    add_picture_flags(command)
     command = commands.add_parser("run", help="run them all")
     command.set_defaults(action=run)
     command.add_argument("--jobs", type=count, default=1, metavar="N", help="local processes")

@@ -1,6 +1,6 @@
-"""More kinds of block: residual ones whose branch is scaled by depth, gated or by ReZero's number, maxout, an LSTM's.
+"""More kinds of block: residual ones whose branch is scaled by depth, gated or by ReZero's number, an LSTM's.
 
-Importing this module makes them known to the nets, as any file of a user's may: `residual-gated`, `maxout`, `lstm`,
+Importing this module makes them known to the nets, as any file of a user's may: `residual-gated`, `lstm`,
 `residual-scaled` (p = 1) and `rezero` (s = 1). `numbered` adds those of other p and s, such as `rezero-10`.
 """
 
@@ -61,18 +61,6 @@ def rezero_backward(dy, x, z, dz, dx, activation, scratch, s):
     activation.backward(dH, H, scratch)
 
 
-def maxout_forward(x, z, y, activation):
-    A, B = z
-    np.maximum(A, B, out=y)  # y = max(W_A x + b_A, W_B x + b_B)    (Goodfellow et al. 2013), which needs no activation
-
-
-def maxout_backward(dy, x, z, dz, dx, activation, scratch):
-    (A, B), (dA, dB) = z, dz
-    np.multiply(A >= B, dy, out=dA)
-    np.subtract(dy, dA, out=dB)
-    dx[...] = 0  # no path around the affine maps
-
-
 def lstm_forward(x, z, y, activation):
     (H, I, F, O), (c, _), (c_y, h_y) = z, np.split(x, 2), np.split(y, 2)  # cell and output, of x and of y
     activation.forward(H)  # H = act(W_H x + b_H)
@@ -126,7 +114,6 @@ class LSTMBlock(Block):
 
 
 BLOCKS["residual-gated"] = Block("HT", residual_gated_forward, residual_gated_backward)
-BLOCKS["maxout"] = Block("AB", maxout_forward, maxout_backward)
 BLOCKS["lstm"] = LSTMBlock("HIFO", lstm_forward, lstm_backward, {"I": 1, "F": -1})
 
 

@@ -11,12 +11,6 @@ net. Schedule and dropout (none) are those chosen before, by runs of 4 epochs, w
 1,000 test images the interval is far wider than the margin: expect no verdict but inconclusive. The number and its
 curve are what these runs are for.
 
-Maxout: a shallow net of maxout blocks on MNIST, 5 layers of 25 maps, with no more parameters than the highway net of 10
-layers and 16 maps. Its weights are orthogonal, which keep the size of what a maxout unit passes on (those of the others
-suit ReLU), and it chooses among the candidates of the others and a lower rate. The authors argue in section 5 that deep
-and narrow highway nets are as good as wide and shallow maxout nets; the maxout net that they quote has 420 K
-parameters, ten times as many.
-
 More seeds: table 1's larger net again, from three other seeds for more epochs, by the settings chosen before.
 
 The rules of the verdicts were put in this form after the runs but those of more seeds and long. A net reproduces the
@@ -24,8 +18,7 @@ paper's number if it is as good, in its longest budget: the 95 % interval of its
 of the margin. The interval is that over seeds; a single seed has that of its test images. Where our test images are a
 part of the paper's, both count. A shorter budget than the paper's can reach its number, but not refute it: the verdict
 is then inconclusive. Highway nets match the maxout net that the paper quotes by the same rule, which was applied to it
-when the runs were known. They match a shallow maxout net of ours if they are as good, by the margin of table 1; this
-was fixed before it was trained.
+when the runs were known.
 """
 
 import math
@@ -41,7 +34,7 @@ import conv_recipes
 from conv_recipes import NETS, ConvConfig
 from highway_lab.console import digest_of_config, name_data
 from highway_lab.figures import COLORS, INK, new_figure, pale
-from highway_lab.intervals import Interval, difference, interval
+from highway_lab.intervals import Interval, interval
 from highway_lab.logs import digest_of_samples, grouped
 from highway_lab.training import train_resumably
 from highway_networks import Dataset
@@ -57,11 +50,9 @@ NORMAL = 1.96  # standard errors of a 95 % interval
 MARGINS = {"mnist": 0.07, "cifar-10": ACCURACY_MARGIN}  # points; the first is half of what lies between table 1's nets
 EPOCHS = {"mnist": 300, "cifar-10": 400}  # of the authors' files; table 2 has none, so table 3's is taken
 RIVALS = {"mnist-16": "maxout", "mnist-32": "maxout", "highway-a": "FitNet A"}  # of others, quoted by the paper
-SHALLOW = "mnist-25-shallow"
 NAMES = {
     "mnist-16": "10 layers, 16 maps",
     "mnist-32": "10 layers, 32 maps",
-    SHALLOW: "5 layers, 25 maps",
     "highway-a": "Highway A, 11 layers",
 }
 
@@ -143,11 +134,6 @@ STUDY = {  # by the endings of their logs
             scored("mnist-32", 20, range(2, 5), range(2, 5), "more seeds"),
         ],
     ),
-    "maxout": study(
-        {"dropout": (0.25, 0.5), "lr": (0.01, 0.03, 0.1)},
-        [choosing(SHALLOW, 3), scored(SHALLOW, 20, range(3), ())],
-        maxout={"block": "maxout", "init": "orthogonal"},
-    ),
     "cifar-10": study(
         {"rate": tuple(SCHEDULED)},
         [
@@ -212,9 +198,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
     results_of = grouped((run for of in results.values() for run in of.runs), lambda run: run.task.result)
     nets = {net: runs for (net, block), runs in last.items() if block == "highway" and net in RIVALS}
     beside = {net: judge_net(runs, PAPER[RIVALS[net]]) for net, runs in nets.items()}
-    small, shallow = last.get(("mnist-16", "highway"), []), last.get((SHALLOW, "maxout"), [])
-    learned = [run for run in shallow if not run.diverged]
-    match = judge_as_good(difference(accuracies(small), accuracies(shallow)), MARGINS["mnist"])
     tried = by_config(results_of.get("", []), "net", "epochs", "block", "lr")
     return {
         "accuracy": {of: interval(accuracies(runs)) for of, runs in found.items()},
@@ -226,8 +209,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "verdict": {net: judge_net(runs, PAPER[net]) for net, runs in nets.items()},
         "beside": beside,
         "match": combine(verdict for net, verdict in beside.items() if RIVALS[net] == "maxout"),
-        "shallow": match if learned else Verdict.INCONCLUSIVE,  # nets that learn nothing are alike, too
-        "learned": accuracies(learned),
         "diverged": sum(run.diverged for runs in found.values() for run in runs),
         "tried": {of: np.array([run.measured.score for run in runs], float) for of, runs in tried.items()},
         "not_tested": Verdict.NOT_TESTED,

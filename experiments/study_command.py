@@ -31,7 +31,7 @@ from typing import Any, Generic, TypeVar, get_args
 import numpy as np
 from tqdm import tqdm
 
-from highway_lab.cli import OneLineParser, add_picture_flags, import_file, picture_flags, run_cli
+from highway_lab.cli import OneLineParser, add_picture_flags, import_file, import_words, picture_flags, quote, run_cli
 from highway_lab.commands import add_data_flags, load_data
 from highway_lab.console import count_of
 from highway_lab.fields import NonEmpty
@@ -305,6 +305,11 @@ class Experiment:
             self.train_all(study, path, name, data, arguments)
             if path == self.log_path(ending) and hasattr(self.contents, "finish"):
                 self.contents.finish(data, Results(study, self.read(path).runs))
+        if ending in self.studies:
+            words = [quote(path)] * (path != self.log_path()) + [f"--study {ending}"] * bool(ending)
+            words += [f"--with {quote(own)}"] if own else []
+            others = import_words([file for file in imported if file != str(own)])
+            print(f"to see it: {' '.join([self.parser.prog, 'plot', *words])}{others}")
 
     def train_all(
         self, study: Study, path: Path, name: str | None, data: Dataset | None, arguments: argparse.Namespace

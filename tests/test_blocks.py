@@ -161,7 +161,6 @@ EQUATIONS = {  # y of x and of the branches, in a net of three blocks
     **{numbered("residual-scaled", p): lambda x, H, p=p: 3**-p * H + x for p in (1, 0.75, 0.1)},
     "residual-gated": lambda x, H, T: H * T + x,
     **{numbered("rezero", s): lambda x, H, A, s=s: s * A * H + x for s in (0.3, 1, 30)},
-    "maxout": lambda x, A, B: np.maximum(A, B),
     "lstm": lstm,
 }
 
@@ -177,7 +176,7 @@ def test_each_block_computes_its_equation(block, depth):
         x, branches = cache.x[l], []
         for branch in net.block.branches:
             z = p[f"W_{branch}"][l] @ x + p[f"b_{branch}"][l, :, None]
-            branches.append(np.tanh(z) if branch == "H" else z if branch in "AB" else expit(z))
+            branches.append(np.tanh(z) if branch == "H" else z if branch == "A" else expit(z))
             np.testing.assert_allclose(getattr(cache, branch)[l], branches[-1], rtol=1e-12)
         np.testing.assert_allclose(cache.x[l + 1], EQUATIONS[block](x, *branches), rtol=1e-12)
     np.testing.assert_allclose(logits.T, p["W_out"] @ cache.x[-1] + p["b_out"][:, None], rtol=1e-12)

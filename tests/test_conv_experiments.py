@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from conv_highway_networks import ConvNet
-from conv_recipes import NETS, configure
+from conv_recipes import configure
 from experiments import conv_tables
 from experiments.claims import Verdict
 from experiments.study import ArmCell, Measured, Results, StudyRun, Task, gains
@@ -51,11 +50,6 @@ def test_a_run_that_chooses_is_scored_on_validation_images(workdir, digits):
         assert run.measured.score == run.history[column][-1]
 
 
-def test_the_shallow_maxout_net_has_no_more_parameters():
-    stages = NETS[conv_tables.SHALLOW].stages
-    assert ConvNet((1, 28, 28), 10, stages=stages, block="maxout", rng=None).params.flat.size <= 38_986
-
-
 @pytest.mark.parametrize("ending", conv_tables.STUDY)
 def test_a_study_on_the_digits_is_counted_and_drawn(workdir, digits, ending):
     study, runs = conv_tables.STUDY[ending].small(), []
@@ -84,26 +78,6 @@ def test_a_study_on_the_digits_is_counted_and_drawn(workdir, digits, ending):
 def test_a_net_is_as_good_as_the_papers_by_the_interval_over_seeds_or_images(net, accuracies, fields, verdict):
     runs = runs_of(net, *accuracies, **fields)
     assert conv_tables.judge_net(runs, conv_tables.PAPER[net]) == verdict
-
-
-@pytest.mark.parametrize(
-    ("shallow", "verdict"),
-    [
-        ((0.99, 0.9902, 0.9904), REPRODUCED),
-        ((0.9935, 0.9937, 0.9939), NOT_REPRODUCED),
-        ((0.9925, 0.9927, 0.9929), INCONCLUSIVE),
-        ((math.nan, 0.9902, 0.9904), INCONCLUSIVE),
-        ((math.nan, math.nan, math.nan), INCONCLUSIVE),
-    ],
-)
-def test_highway_nets_are_compared_with_shallow_maxout_nets_which_must_learn(shallow, verdict):
-    runs = [*runs_of("mnist-16", 0.992, 0.9922, 0.9924), *runs_of("mnist-16", 0.98, block="plain")]
-    runs += runs_of(conv_tables.SHALLOW, *shallow, block="maxout")
-    results = {"": Results(conv_tables.STUDY[""], runs)}
-    assert conv_tables.numbers(results)["shallow"] == verdict
-    axes, *_ = conv_tables.figure(results).axes
-    dots = [line for line in axes.lines if line.get_marker() == "o" and line.get_alpha()]
-    assert sum(len(line.get_xdata()) for line in dots) == 4 + sum(map(math.isfinite, shallow))
 
 
 def test_images_count_beside_seeds_where_a_part_of_them_is_scored():

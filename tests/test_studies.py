@@ -139,7 +139,8 @@ def test_a_smoke_run_ends_in_a_log_that_reads_and_is_drawn(name, my_arm, capsys)
     words = ["--study", ending] if ending else []
     assert experiment.main(["run", "--smoke", *words]) == 0
     path = Path(f"runs/{name}-smoke{f'-{ending}' * bool(ending)}.json")
-    assert slashes(capsys.readouterr().out) == slashes(f"saved {path}\n")
+    plot = f"{experiment.parser.prog} plot {path}{' --study copy' * bool(ending)}"
+    assert slashes(capsys.readouterr().out) == slashes(f"saved {path}\nto see it: {plot}\n")
     assert [*Path("runs").glob("*.json*")] == [path]
     small = experiment.studies[ending].small()
     assert Results(small, experiment.read(path).runs).finished == [*small.cells]

@@ -17,7 +17,7 @@ run: $(RUNNABLE)
 	@echo "Before the commands of README.md: . $(VENV)/bin/activate"
 
 test: $(INSTALLED)
-	@echo "Checking and testing, which takes 3 to 5 minutes on two idle cores ..."
+	@echo "Checking and testing, which takes 2 to 4 minutes on two idle cores ..."
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy

@@ -232,7 +232,7 @@ def figure(results: Mapping[str, Results]) -> Figure:
                 bar = errors.mean() + images_error(ended) * np.array([-1, 1])
                 axes.plot(bar, [row, row], color=pale(color, 0.3), linewidth=7, solid_capstyle="butt", zorder=1)
                 draw_dots(axes, errors, row, color=color)
-            if net in PAPER:
+            if net in PAPER and block == "highway":
                 axes.plot(100 - PAPER[net], row, "|", color=INK, markersize=20, markeredgewidth=2)
         axes.set_yticks(range(len(names)), names)
         scored = "first 1,000 test images" if dataset == "cifar-10" else "test images"

@@ -13,8 +13,10 @@ Rules, fixed before the first run:
   classes (the left digit), sum (of both digits, modulo ten), random (labels that nothing predicts). As a check, the
   training error of nets without a block, trained alike, is shown beside it; it does not change the order.
 - Depth used is the number of blocks needed: 49 less those that can be closed, T = 0, one after another from the last
-  to the first, before accuracy has fallen by one point on 10,000 training pairs (measurement.count_spared). No verdict
-  depends on the blocks needed at other falls than one point.
+  to the first, before accuracy has fallen by one point on 10,000 training pairs (measurement.count_spared). A second
+  measure is the effective depth, the sum over blocks of the mean T over units and training pairs. No verdict depends
+  on it, nor on the blocks needed at other falls than one point, nor on idle blocks, those whose closing alone changes
+  the training error by less than a threshold, which are shown as a curve over thresholds. (Commit 405c2b5 has these.)
 - A net has learned if its training error is more than 5 points below that of guessing the commonest class. A diverged
   net, whose loss is not finite, has not; it is not replaced. Nets that have not learned are left out of all means, and
   how many have is said beside these. A task counts in a setting if at least three of its five nets have learned.
@@ -26,7 +28,8 @@ Rules, fixed before the first run:
 
 Reproduced means that a net needs more of its blocks where only its labels are harder, as the paper says of harder
 problems. Not reproduced means that a harder task on the same pictures takes less than two further blocks, so something
-else than difficulty would have to explain the paper's comparison.
+else than difficulty would have to explain the paper's comparison. All is measured before training, too: a net that
+guesses has little to lose when its blocks are closed, so it needs hardly any. (It needed many; see commit 405c2b5.)
 
     python -m experiments task_difficulty run --fresh --jobs 2
 """

@@ -224,7 +224,7 @@ def figure(results: Results) -> Figure:
         for cell in results.finished
     }
     rows = dict(sorted(errors.items(), key=lambda row: row[1].mean()))
-    return rows_figure("A whole copy uses depth best", rows, "test error (%)")
+    return rows_figure("Whole copies read most sums", rows, "test error (%)")
 
 
 FIGURES = {"using_depth.png": figure}

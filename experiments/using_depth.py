@@ -207,7 +207,8 @@ def numbers(results: Results) -> dict:
         "units": {(cell.arm, cell.depth): cell.hidden for cell in reversed(CELLS)},
         "scores": {of: accuracies(runs[of]) for of in done},
         "accuracy": {of: accuracies(runs[of]).mean() for of in done},
-        "median": {of: np.median(accuracies(runs[of])) for of in done},
+        "off_median": max(abs(np.median(of) - of.mean()) for of in map(accuracies, runs.values())),
+        "lowest": min(accuracies(of).min() for of in runs.values()),
         "train_loss": {of: np.mean([run.measured.train_loss for run in runs[of]]) for of in done},
         "untried": {of: results.untried(cell) for of, cell in done.items()},
         "chosen": {of: results.chosen(cell) for of, cell in done.items()},
@@ -224,7 +225,7 @@ def figure(results: Results) -> Figure:
         for cell in results.finished
     }
     rows = dict(sorted(errors.items(), key=lambda row: row[1].mean()))
-    return rows_figure("Whole copies read most sums", rows, "test error (%)")
+    return rows_figure("Whole copies gain most by depth", rows, "test error (%)")
 
 
 FIGURES = {"using_depth.png": figure}

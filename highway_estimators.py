@@ -79,6 +79,7 @@ from highway_networks import (
     expected_instead,
     fill,
     hyperparameter,
+    is_time,
     types_of,
     weighted_mean,
     words_of,
@@ -621,11 +622,13 @@ def check_finite(training: Training, **found: Any) -> None:
 
 
 def refuse_times(X: Any) -> None:
-    """Raise ValueError for dates and times, which libraries turn into numbers of any unit."""
-    types = dict(zip(X.columns, X.dtypes, strict=True)) if hasattr(X, "columns") else {"": np.asarray(X).dtype}
+    """Raise ValueError for dates and times, which libraries turn into numbers of any unit, and for masks they drop."""
+    if np.ma.isMaskedArray(X):
+        raise ValueError("X: expected an array without a mask, found one; fill in or leave out what is masked")
+    types = dict(zip(X.columns, X.dtypes, strict=True)) if hasattr(X, "dtypes") else {"": np.asarray(X).dtype}
     for column, found in types.items():
-        if str(found).lower().startswith(("date", "time", "duration", "period")):
-            where = f" in column {column!r}" * hasattr(X, "columns")
+        if is_time(found):
+            where = f" in column {column!r}" * hasattr(X, "dtypes")
             raise ValueError(f"X: expected numbers, found {found}{where}; subtract a date and divide by a unit of time")
 
 

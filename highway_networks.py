@@ -56,6 +56,7 @@ from contextlib import suppress
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from functools import cache
 from itertools import accumulate
+from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
@@ -1210,20 +1211,31 @@ def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
     return scaled
 
 
+def is_time(kind: Any) -> bool:
+    """Tell whether the type of a column, of any library, is of dates or times: numbers of a unit that nobody named."""
+    return str(kind).lower().startswith(("date", "time", "duration", "period"))
+
+
 def as_array(name: str, x: Any, kinds: str = "buif") -> Any:
     """Return an array of these kinds of numbers, or of texts (U), or a sparse matrix that has rows.
 
     Raises InputError for another: what NumPy would make numbers or texts of is no number for that, such as a date.
     """
-    if hasattr(x, "tocsr"):
-        return x.tocsr()
-    array = np.asarray(x, None if hasattr(x, "dtype") else object)
-    if array.dtype.kind in "OT" and len({isinstance(of, str) for of in array.flat}) == 1:  # no mixture, as with gaps
-        array = np.array(array.tolist())
-    if hasattr(x, "columns") or np.ma.isMaskedArray(x) or array.dtype.kind not in kinds:
-        expected, kind = ("classes as integers or texts", "int") if "f" not in kinds else ("numbers", "float")
-        found = f"{type(x).__name__} of {array.dtype}; leave out or fill in what is missing"
-        raise InputError(f"{name}: expected an array of {expected}, found {found}, and pass np.array({name}, {kind})")
+    array = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
+    if array.dtype.kind == "U" and not hasattr(x, "dtype"):  # NumPy makes texts of gaps in a list
+        array = np.asarray(x, object)
+    if array.dtype.kind in "OT":  # of one kind, as a data frame's truth values and floats are, but no mixture
+        texts = [isinstance(of, str) for of in array.flat]
+        plain = all(texts) if any(texts) else all(isinstance(of, Real | np.bool_) for of in array.flat)
+        array = np.array(array.tolist()) if plain else array
+    times = any(map(is_time, getattr(x, "dtypes", ()) if hasattr(x, "columns") else [array.dtype]))
+    if np.ma.isMaskedArray(x) or times or array.dtype.kind not in kinds or not array.shape:
+        expected = "numbers or texts" if "U" in kinds else "numbers"
+        if "U" in kinds and "f" not in kinds:
+            expected = "classes as integers or texts"
+        kind = "dates or times" if times else array.dtype
+        found = f"{type(x).__name__} of {kind}; convert it, and leave out or fill in what is missing"
+        raise InputError(f"{name}: expected an array of {expected}, found {found}")
     return array
 
 
@@ -1256,7 +1268,8 @@ def check_array(name: str, x: Any, shape: tuple[int, ...], least: float = -math.
     if x.shape == shape and math.isfinite(high - low) and least <= low and high <= most:
         return
     expected = f"finite numbers of shape {shape}" + f" from {least:g} to {most:g}" * math.isfinite(least)
-    raise InputError(f"{name}: expected {expected}, found {x.shape} from {low:g} to {high:g}; mend the data set")
+    found = f"{x.shape} from {low:g} to {high:g}" if math.prod(x.shape) else f"none, in the shape {x.shape}"
+    raise InputError(f"{name}: expected {expected}, found {found}; mend the data set, or reshape it")
 
 
 def numbered(data: Dataset, *targets: np.ndarray) -> tuple[Dataset, list[np.ndarray]]:
@@ -1265,7 +1278,7 @@ def numbered(data: Dataset, *targets: np.ndarray) -> tuple[Dataset, list[np.ndar
     Returns the data set, which names the classes unless they were 0..K-1, and the numbers (n,) of each half.
     """
     for name, y in zip(("train_y", "test_y"), targets, strict=True):
-        if y.size != len(y):
+        if y.shape[:1] != (y.size,):
             remedy = f"of one-hot rows pass np.argmax({name}, axis=1)"
             raise InputError(f"{name}: expected a class for each sample, found an array of shape {y.shape}; {remedy}")
     texts = targets[0].dtype.kind == "U"
@@ -1315,6 +1328,9 @@ def as_dataset(data: Any, loss: str) -> Dataset:
     for half, x, y in (("train", train_x, train_y), ("test", test_x, test_y)):
         check_array(f"{half}_x", x, (x.shape[0], *train_x.shape[1:]))
         check_array(f"{half}_y", y, (x.shape[0],) if classes else (x.shape[0], outputs), *bounds)
+    if classes and (unseen := np.setdiff1d(test_y, train_y).tolist()):
+        found = ", ".join(str(data.classes[of] if data.classes else of) for of in unseen)
+        warnings.warn(f"test_y: expected classes that train_y has, found others: {found:.60}", stacklevel=4)
     if (weights := data.train_weights) is not None:
         weights = as_array("train_weights", weights)
         check_array("train_weights", weights, train_x.shape[:1], 0)

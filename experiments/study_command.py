@@ -267,6 +267,9 @@ class Experiment:
         for of, path in self.paths.items():
             if os.path.realpath(path) == os.path.realpath(given):  # by whatever path
                 ending, given = of, path
+        if own and not given.exists():
+            remedy = f"make it with {self.parser.prog} run --with {own}"
+            raise InputError(f"{given}: expected a log, found none; {remedy}")
         study, beside = self.known[ending], []
         if own:
             study, path = with_own(study, own), given.with_stem(given.stem.removesuffix(f"-with-{own.stem}"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from highway_networks import LOSSES, Activation, Block, DeepNet
+from highway_networks import LOSSES, Activation, Block, Config, DeepNet
 
 Compared = Iterator[tuple[str, np.ndarray, np.ndarray]]  # names, gradients by hand, derivatives
 
@@ -74,6 +74,7 @@ def check_gradients(block: str = "highway", activation: str = "tanh", loss: str 
     Returns the name of the first that is wrong, "" if all are right. Functions of a block, an activation or a loss have
     to take complex numbers, of which np.abs takes no step.
     """
+    Config(loss=loss)  # raises InputError if there is none of that name
     net = DeepNet(5, 3, hidden=4, depth=L, block=block, activation=activation, dtype="float64", rng=None)
     kind, rng, wrong = LOSSES[loss], np.random.default_rng(0), ""
     net.params.flat[...] = rng.uniform(-1, 1, net.params.flat.size)

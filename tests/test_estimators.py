@@ -654,7 +654,7 @@ def test_dates_and_times_are_no_samples(kind):
         with pytest.raises(ValueError, match=rf"^X: expected numbers, found {kind[:8]}.*; subtract a date"):
             use(x)
     for fit in (NUMBERS.fit, small().fit):
-        with pytest.raises(ValueError, match=rf"^y: expected an array of numbers, found ndarray of {kind[:8]}"):
+        with pytest.raises(ValueError, match=r"^y: expected an array of numbers.*, found ndarray of dates or times; "):
             fit(X, times[:, 0])
 
 
@@ -670,7 +670,7 @@ def test_frames_of_polars_are_taken_and_their_dates_refused():
 def test_targets_of_no_one_type_are_refused_in_one_line_before_training(labels):
     y = np.array(labels, object)[Y]
     for fit in (small().fit, lambda X, y: small().partial_fit(X, y, classes=y), HighwayRegressor().fit):
-        with pytest.raises(ValueError, match=r"^y: expected an array of numbers, found ndarray of object; .*$"):
+        with pytest.raises(ValueError, match=r"^y: expected an array of numbers.*, found ndarray of object; .*$"):
             fit(X, y)
 
 

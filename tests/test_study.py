@@ -411,7 +411,7 @@ def test_runs_on_other_images_are_never_mixed(tiny, refused, small_mnist):
 def test_a_log_of_ones_own_arms_that_is_not_there_is_made_with_them(tiny, my_arm, refused):
     found = refused(tiny.main, ["plot", "--with", "my_arm.py"])
     assert "expected a log, found none; make it with" in found
-    assert found.endswith(" run --with my_arm.py")
+    assert found.endswith(" run --with my_arm.py\n")
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def figure(results: Results) -> Figure:
             places = np.arange(1, curves.shape[1] + 1)
             draw_seeds(axes, places, curves, label=state, color=color, center=np.median)
         axes.set(title=cell.arm.replace(", ", ",\n"), yscale="log", xticks=(1, cell.depth))
-    grid[0, 0].set(xlabel="input of block", ylabel="norm of dL/dx")
+    grid[0, 0].set(xlabel="input of block", ylabel="norm of the gradient")
     label_ends(grid[0, -1])
     return figure
 

@@ -56,7 +56,6 @@ from contextlib import suppress
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from functools import cache
 from itertools import accumulate
-from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
@@ -1224,10 +1223,8 @@ def as_array(name: str, x: Any, kinds: str = "buif") -> Any:
     array = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
     if array.dtype.kind == "U" and not hasattr(x, "dtype"):  # NumPy makes texts of gaps in a list
         array = np.asarray(x, object)
-    if array.dtype.kind in "OT":  # of one kind, as a data frame's truth values and floats are, but no mixture
-        texts = [isinstance(of, str) for of in array.flat]
-        plain = all(texts) if any(texts) else all(isinstance(of, Real | np.bool_) for of in array.flat)
-        array = np.array(array.tolist()) if plain else array
+    if array.dtype.kind in "OT" and len({isinstance(of, str) for of in array.flat}) == 1:  # no texts among others
+        array = np.array(array.tolist())
     times = any(map(is_time, getattr(x, "dtypes", ()) if hasattr(x, "columns") else [array.dtype]))
     if np.ma.isMaskedArray(x) or times or array.dtype.kind not in kinds or not array.shape:
         expected = "numbers or texts" if "U" in kinds else "numbers"

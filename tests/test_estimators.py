@@ -658,6 +658,12 @@ def test_dates_and_times_are_no_samples(kind):
             fit(X, times[:, 0])
 
 
+def test_a_mask_is_not_dropped_without_a_word():
+    for use in (clone(NUMBERS).fit(X, Y).predict, lambda x: small().fit(x, Y)):
+        with pytest.raises(ValueError, match="X: expected an array without a mask, found one; fill in"):
+            use(np.ma.masked_less(X, 0.5))
+
+
 def test_frames_of_polars_are_taken_and_their_dates_refused():
     polars = pytest.importorskip("polars", reason="needs polars: pip install -e '.[test]'")
     frame = polars.DataFrame(FRAME.to_dict("list"))

@@ -86,6 +86,11 @@ def test_labels_in_another_form_are_refused_with_what_mends_them(y):
         train(SMALL, (X, y, X_TEST, Y_TEST))
 
 
+def test_one_hot_rows_are_refused_with_the_line_that_numbers_them():
+    with pytest.raises(InputError, match=r"train_y: .* \(60, 2\); of one-hot rows pass np\.argmax\(train_y, "):
+        train(SMALL, (X, np.eye(2, dtype=int)[Y], X_TEST, Y_TEST))
+
+
 def test_a_data_set_that_states_its_outputs_keeps_its_numbers():
     run = train(SMALL, Dataset(X, Y + 1, X_TEST, Y_TEST + 1, outputs=4))
     assert (run.net.config["d_out"], run.classes) == (4, ())

@@ -24,7 +24,6 @@ CLOSED, OPEN = 0.1, 0.5  # a gate is closed if T is below, open if T is above
 RARE = 0.01  # share of samples; a gate that is open, or closed, for fewer counts as constant
 POINT = 0.01  # one percentage point of error
 IDLE = 0.001  # closing an idle block changes the error by less
-IDLE_THRESHOLDS = (0.0001, 0.0002, 0.0005, IDLE, 0.002, 0.005, POINT)
 TIMES = (0.5, 1, 2)  # the threshold of an idle block, at which shares of idle blocks are judged
 SET_IMAGES = 10_000  # training images on which sets of blocks are closed
 SEED = 0  # of the weights of a net that was not trained, of random groups, and of each choice of images

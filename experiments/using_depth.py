@@ -225,7 +225,7 @@ def figure(results: Results) -> Figure:
         for cell in results.finished
     }
     rows = dict(sorted(errors.items(), key=lambda row: row[1].mean()))
-    return rows_figure("At 20 blocks whole copies lead", rows, "test error (%)")
+    return rows_figure("From 20 blocks whole copies lead", rows, "test error (%)")
 
 
 FIGURES = {"using_depth.png": figure}

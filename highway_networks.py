@@ -42,23 +42,19 @@ if "DeepNet" in globals():  # its classes and blocks would be others than those 
     raise ImportError("highway_networks: expected to be imported once, found a reload; restart the kernel")
 
 import gzip
-import io
 import json
 import lzma
 import math
 import os
-import shutil
 import time
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import Field, asdict, dataclass, field, fields, replace
-from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -513,20 +509,13 @@ class Net:
         return net
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write tensors and configuration as .npz, whole or not at all; raises InputError if it cannot."""
+        """Write tensors and configuration as .npz, whole or not at all; raises OSError if it cannot."""
         place = Path(os.path.realpath(as_path(path)))
-        try:
-            if place.exists() and not place.is_file():
-                raise OSError(None, "a directory or a device")
-            with TemporaryDirectory(dir=place.parent) as folder:
-                beside = Path(folder, place.name)
-                with open(beside, "wb") as file:
-                    np.savez(file, **self.packed())
-                if place.exists():
-                    shutil.copymode(place, beside)
-                patiently(os.replace, beside, place)
-        except OSError as error:
-            raise InputError(f"{path}: expected a place to write, found: {error.strerror}; choose another") from error
+        with TemporaryDirectory(dir=place.parent) as folder:
+            beside = Path(folder, place.name)
+            with open(beside, "wb") as file:  # of NumPy's own choice a name would end with .npz
+                np.savez(file, **self.packed())
+            os.replace(beside, place)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Self:
@@ -1152,23 +1141,15 @@ def check(name: str, value: Any, kind: Any, rule: Rule | None) -> None:
         )
 
 
-@cache
-def types_of(config: type) -> dict[Field, Any]:
-    """Return the fields of a dataclass with their types, also where its file makes texts of annotations.
-
-    Where one of a class cannot be found, as those that only type checkers import, its own types are the defaults'.
-    """
-    types: dict[str, Any] = {}
-    for kind in reversed(config.__mro__):
-        with suppress(Exception):  # whatever a user's annotation raises
-            types |= get_type_hints(kind)
-    return {of: types.get(of.name, type(of.default)) for of in fields(config)}
+def type_of(of: Field) -> Any:
+    """Return the type of a field: where its file makes texts of annotations, that of its default."""
+    return type(of.default) if isinstance(of.type, str) else of.type
 
 
 def check_hyperparameters(config: Any) -> None:
     """Raise ArgumentError if a field of the dataclass breaks its rule, or is too large for its type."""
-    for of, kind in types_of(config.__class__).items():
-        check(of.name, getattr(config, of.name), kind, of.metadata.get("rule"))
+    for of in fields(config):
+        check(of.name, getattr(config, of.name), type_of(of), of.metadata.get("rule"))
 
 
 # ----------------------------------------------------------------------------------------------- data
@@ -1210,11 +1191,6 @@ def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
     return scaled
 
 
-def is_time(kind: Any) -> bool:
-    """Tell whether the type of a column, of any library, is of dates or times: numbers of a unit that nobody named."""
-    return str(kind).lower().startswith(("date", "time", "duration", "period"))
-
-
 def as_array(name: str, x: Any, kinds: str = "buif") -> Any:
     """Return an array of these kinds of numbers, or of texts (U), or a sparse matrix that has rows.
 
@@ -1225,25 +1201,19 @@ def as_array(name: str, x: Any, kinds: str = "buif") -> Any:
         array = np.asarray(x, object)
     if array.dtype.kind in "OT" and len({isinstance(of, str) for of in array.flat}) == 1:  # no texts among others
         array = np.array(array.tolist())
-    times = any(map(is_time, getattr(x, "dtypes", ()) if hasattr(x, "columns") else [array.dtype]))
-    if np.ma.isMaskedArray(x) or times or array.dtype.kind not in kinds or not array.shape:
-        expected = "numbers or texts" if "U" in kinds else "numbers"
-        if "U" in kinds and "f" not in kinds:
-            expected = "classes as integers or texts"
-        kind = "dates or times" if times else array.dtype
-        found = f"{type(x).__name__} of {kind}; convert it, and leave out or fill in what is missing"
-        raise InputError(f"{name}: expected an array of {expected}, found {found}")
+    if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds or not array.shape:
+        expected = f"an array of {'numbers' if 'f' in kinds else 'classes as integers'}{' or texts' * ('U' in kinds)}"
+        found = f"{type(x).__name__} of {array.dtype}; convert it, and leave out or fill in what is missing"
+        raise InputError(f"{name}: expected {expected}, found {found}")
     return array
 
 
 def prepared(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return a batch (B, *shape) as an array; raises InputError for another, pixels, or what `dtype` cannot hold."""
+    """Return a batch (B, *shape) as an array; raises InputError for another, and for pixels."""
     x = dense(as_array("x", x, "buifc" if dtype.kind == "c" else "buif"))
-    if x.dtype == np.uint8:
-        raise InputError("x: expected the numbers that the net was trained on, found uint8; pass net.preprocess(x)")
-    if x.shape[1:] != shape:
-        expected = f"a batch of shape (B, {', '.join(map(str, shape))})"
-        raise InputError(f"x: expected {expected}, found {x.shape}; pass samples like those of the training")
+    if x.shape[1:] != shape or x.dtype == np.uint8:
+        expected = f"a batch of shape (B, {', '.join(map(str, shape))}), of numbers as the net takes them"
+        raise InputError(f"x: expected {expected}, found {x.dtype} of shape {x.shape}; pass net.preprocess(samples)")
     return x
 
 
@@ -1269,72 +1239,44 @@ def check_array(name: str, x: Any, shape: tuple[int, ...], least: float = -math.
     raise InputError(f"{name}: expected {expected}, found {found}; mend the data set, or reshape it")
 
 
-def numbered(data: Dataset, *targets: np.ndarray) -> tuple[Dataset, list[np.ndarray]]:
-    """Number the classes of both halves from 0: in order, or as `classes` has them; numbers stay if `outputs` is given.
-
-    Returns the data set, which names the classes unless they were 0..K-1, and the numbers (n,) of each half.
-    """
-    for name, y in zip(("train_y", "test_y"), targets, strict=True):
-        if y.shape[:1] != (y.size,):
-            remedy = f"of one-hot rows pass np.argmax({name}, axis=1)"
-            raise InputError(f"{name}: expected a class for each sample, found an array of shape {y.shape}; {remedy}")
-    texts = targets[0].dtype.kind == "U"
-    halves = [np.ravel(y).astype(str if texts else int) for y in targets]  # unsigned and signed would become floats
-    if not texts and (data.classes or data.outputs is not None):
-        return data, halves
-    labels, codes = np.unique(np.concatenate(halves), return_inverse=True)
-    if data.classes and (others := {*labels.tolist()} - {*data.classes}):
-        raise InputError(f"classes: expected a name for each class, found none for {min(others)!r:.40}; add it")
-    if data.classes:
-        codes = np.array([data.classes.index(label) for label in labels])[codes]
-    elif not np.array_equal(labels, np.arange(len(labels))):
-        data = data._replace(classes=tuple(labels.tolist()))
-    return data, np.split(codes, [len(halves[0])])
-
-
 def as_dataset(data: Any, loss: str) -> Dataset:
     """Return a Dataset, or one of its first four arrays, that a loss can be trained on; raises InputError for another.
 
-    Without `outputs` the distinct classes are numbered.
+    Unless `outputs` or `classes` say more, the distinct classes of both halves are numbered, in order.
     """
     try:
         data = data if isinstance(data, Dataset) else Dataset(*data)
     except TypeError as error:
         found = f"found {type(data).__name__}; split them: {SPLIT}"
         raise InputError(f"data: expected train_x, train_y, test_x, test_y, {found}") from error
-    kind = LOSSES[loss].target
-    classes = kind == "classes"
-    train_x, test_x = (as_array(name, getattr(data, name)) for name in ("train_x", "test_x"))
-    kinds = "biuU" if classes else "buif"
-    targets = [as_array(name, dense(getattr(data, name)), kinds) for name in ("train_y", "test_y")]
-    if not classes and "f" not in (y.dtype.kind for y in targets):
-        found = f"expected a loss of classes, found {loss} for targets of {targets[0].dtype}"
+    kind, K, classes = LOSSES[loss].target, data.outputs or len(data.classes), data.classes
+    x = [as_array(name, getattr(data, name)) for name in ("train_x", "test_x")]
+    kinds = "buif" if kind != "classes" else "biu" if K else "biuU"
+    y = [as_array(name, dense(getattr(data, name)), kinds) for name in ("train_y", "test_y")]
+    if kind != "classes" and y[0].dtype.kind != "f":
+        found = f"expected a loss of classes, found {loss} for targets of {y[0].dtype}"
         raise ArgumentError(f"`loss`: {found}; choose another, or convert them to floats")
-    pixels, texts = [x.dtype == np.uint8 for x in (train_x, test_x)], [y.dtype.kind == "U" for y in targets]
-    for name, of, there in (("test_x", "pixels (uint8)", pixels), ("test_y", "texts", texts)):
+    if kind == "classes":
+        if any(of.size != len(of) for of in y):
+            found = f"found arrays of shape {y[0].shape} and {y[1].shape}"
+            raise InputError(f"train_y: expected a class for each sample, {found}; number one-hot rows by np.argmax")
+        y = [np.ravel(of) for of in y]
+    if classes and len(classes) != K:
+        raise InputError(f"classes: expected a name for each of {K} outputs, found {len(classes)}; state what agrees")
+    for name, there in (("test_x", [of.dtype == np.uint8 for of in x]), ("test_y", [of.dtype.kind == "U" for of in y])):
         if len({*there}) > 1:
-            raise InputError(f"{name}: expected {of} in both halves or in none, found them in one; convert it")
-    data, (train_y, test_y) = numbered(data, *targets) if classes else (data, targets)
-    counted = max(int(y.max(initial=0)) for y in (train_y, test_y)) + 1 if classes else math.prod(train_y.shape[1:])
-    outputs = (len(data.classes) or counted) if data.outputs is None else data.outputs
-    check("outputs", outputs, int, (lambda value: 0 <= value <= 10**6, "a number up to 1,000,000"))
-    if data.classes and len(data.classes) != outputs:
-        found = f"{len(data.classes)} for {outputs} outputs"
-        raise InputError(f"classes: expected a name for each output, found {found}; state what agrees, or one of them")
-    bounds = {"classes": (0, outputs - 1), "labels": (0, 1)}.get(kind, ())
-    for half, x, y in (("train", train_x, train_y), ("test", test_x, test_y)):
-        check_array(f"{half}_x", x, (x.shape[0], *train_x.shape[1:]))
-        check_array(f"{half}_y", y, (x.shape[0],) if classes else (x.shape[0], outputs), *bounds)
-    if classes and (unseen := np.setdiff1d(test_y, train_y).tolist()):
-        found = ", ".join(str(data.classes[of] if data.classes else of) for of in unseen)
-        warnings.warn(f"test_y: expected classes that train_y has, found others: {found:.60}", stacklevel=4)
-    if (weights := data.train_weights) is not None:
-        weights = as_array("train_weights", weights)
-        check_array("train_weights", weights, train_x.shape[:1], 0)
-        if not weights.any():
-            raise InputError("train_weights: expected a weight above 0, found 0 for all; leave them out to weigh alike")
-    named = tuple(map(as_python, data.classes))
-    return Dataset(train_x, train_y, test_x, test_y, outputs, data.test_set, weights, named)
+            expected = "pixels (uint8), or texts, in both halves or in none"
+            raise InputError(f"{name}: expected {expected}, found them in one; convert it")
+    if kind == "classes" and not K:
+        labels, codes = np.unique(np.concatenate(y), return_inverse=True)
+        y, K = np.split(codes, [len(y[0])]), len(labels)
+        classes = () if np.array_equal(labels, range(K)) else tuple(labels.tolist())
+    K = K or math.prod(y[0].shape[1:])
+    bounds = {"classes": (0, K - 1), "labels": (0, 1)}.get(kind, ())
+    for half, rows, targets in zip(("train", "test"), x, y, strict=True):
+        check_array(f"{half}_x", rows, (rows.shape[0], *x[0].shape[1:]))
+        check_array(f"{half}_y", targets, (rows.shape[0], K)[: 1 if kind == "classes" else 2], *bounds)
+    return data._replace(train_x=x[0], train_y=y[0], test_x=x[1], test_y=y[1], outputs=K, classes=classes)
 
 
 def fitted(config: Any, data: Dataset) -> Any:
@@ -1378,28 +1320,8 @@ def as_path(path: str | os.PathLike) -> Path:
         raise InputError(f"{path}: {found}; write the path in full (for data sets: in HIGHWAY_DATA_DIR)") from error
 
 
-def patiently(function: Callable[..., None], *paths: str | os.PathLike) -> None:
-    """Call a function of files, again for about a second if it is refused: a virus scanner may hold one so long."""
-    for _ in range(20):
-        with suppress(PermissionError):
-            return function(*paths)
-        time.sleep(0.05)
-    function(*paths)
-
-
-DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)  # what `uncompressed` raises for a damaged file
-MOST_EXPANSION = 2**14  # times its bytes, that any such file expands to
-
-
-def uncompressed(content: bytes, suffix: str, most: int) -> bytes:
-    """Return the content of a file named .gz or .xz, uncompressed, of any other as it is.
-
-    Of one that expands to more than `most` bytes, return one byte more than these: a small file may fill the memory.
-    """
-    if suffix not in (".gz", ".xz"):
-        return content
-    with (gzip.open if suffix == ".gz" else lzma.open)(io.BytesIO(content)) as file:
-        return file.read(min(most, MOST_EXPANSION * len(content)) + 1)
+DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.decompress, ".xz": lzma.decompress}  # by the suffix
+DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)  # what these raise for a damaged file
 
 
 def read_idx(path: str | os.PathLike, payload: bytes | None = None) -> np.ndarray:
@@ -1411,13 +1333,12 @@ def read_idx(path: str | os.PathLike, payload: bytes | None = None) -> np.ndarra
     """
     path = as_path(path)
     try:
-        content, suffix = (path.read_bytes(), path.suffix) if payload is None else (payload, "")
-        head = uncompressed(content, suffix, 20)
-        if head[:3] != b"\0\0\x08" or not 1 <= head[3] <= 4:
-            raise ValueError(f"a file that begins with {head[:4].hex(' ') or 'nothing'}, not with 00 00 08")
-        start = 4 + 4 * head[3]
-        shape = [int.from_bytes(head[i : i + 4], "big") for i in range(4, start, 4)]
-        payload = uncompressed(content, suffix, start + math.prod(shape))
+        if payload is None:
+            payload = DECOMPRESS.get(path.suffix, bytes)(path.read_bytes())
+        if payload[:3] != b"\0\0\x08" or not 1 <= payload[3] <= 4:
+            raise ValueError(f"a file that begins with {payload[:4].hex(' ') or 'nothing'}, not with 00 00 08")
+        start = 4 + 4 * payload[3]
+        shape = [int.from_bytes(payload[i : i + 4], "big") for i in range(4, start, 4)]
         return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
     except (*DAMAGED, IndexError, ValueError) as error:
         found = f"expected an idx file of unsigned bytes, found: {reason_of(error)}"

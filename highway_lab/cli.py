@@ -11,16 +11,16 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
-import highway_networks as core
 from highway_lab import Interrupted, __version__
 from highway_lab.console import unfailing_output
 from highway_lab.files import check_suffix, printable
 from highway_lab.logs import TABLES, environment, imported
-from highway_networks import ArgumentError, InputError, as_path
+from highway_networks import ArgumentError, InputError, as_path, type_of
 
 # Of an entry in TABLES: it becomes a part of the names of files, and of labels. --block both and --schedule 0.5 mean
 # others.
@@ -243,8 +243,8 @@ def add_hyperparameters(parser: argparse.ArgumentParser, config: type, leave_out
 
     It sets a list of values, unless it is a switch or all runs of a log share the value.
     """
-    for field, parse in core.types_of(config).items():
-        name = field.name
+    for field in fields(config):
+        name, parse = field.name, type_of(field)
         kind: dict[str, Any] = {"type": list_of(parse), "metavar": f"{name.upper()},..."}
         if parse is bool:
             kind = {"action": argparse.BooleanOptionalAction}

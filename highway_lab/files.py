@@ -5,16 +5,17 @@ import os
 import secrets
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, NamedTuple
 
-from highway_networks import DAMAGED, InputError, as_path, find_file, patiently, uncompressed
+from highway_networks import DAMAGED, DECOMPRESS, InputError, as_path, find_file
 
 MIRROR_SECONDS = 10.0  # a mirror that says nothing for so long is left for the next
-MAX_BYTES = 2**28  # of a file, and of what it expands to
+MAX_BYTES = 2**28  # of a file
 
 
 class Source(NamedTuple):
@@ -73,7 +74,7 @@ def decompress(content: bytes, path: Path) -> bytes:
     Raises InputError for a damaged one.
     """
     try:
-        return uncompressed(content, path.suffix, MAX_BYTES)
+        return DECOMPRESS.get(path.suffix, bytes)(content)
     except DAMAGED as error:
         raise damaged(path, f"an intact {path.suffix} file", f"a damaged one ({error})") from error
 
@@ -178,6 +179,15 @@ def atomic_write(path: str | os.PathLike) -> Iterator[BinaryIO]:
             remove(temporary)
     except OSError as error:
         raise unwritable(path, error.strerror) from error
+
+
+def patiently(function: Callable[..., None], *paths: str | os.PathLike) -> None:
+    """Call a function of files, again for about a second if it is refused: a virus scanner may hold one so long."""
+    for _ in range(20):
+        with suppress(PermissionError):
+            return function(*paths)
+        time.sleep(0.05)
+    function(*paths)
 
 
 def remove(*paths: str | os.PathLike) -> None:

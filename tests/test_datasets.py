@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import lzma
 import struct
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -132,18 +131,6 @@ def test_a_spoilt_file_is_refused_and_left_alone(small_mnist, found, spoil):
     assert (files_below(small_mnist), path.lstat().st_mode) == (before, kind)
 
 
-def test_a_small_file_that_expands_to_a_large_one_is_refused_and_does_not_fill_the_memory(small_mnist, monkeypatch):
-    path = repack(small_mnist / "hinton-mnist" / TEST_LABELS, ".xz")
-    path.write_bytes(lzma.compress(PAYLOAD + bytes(30_000_000)))
-    monkeypatch.setattr("highway_lab.files.MAX_BYTES", 1_000_000)
-    for read, of in ((hn.read_idx, path), (load_dataset, "mnist")):
-        tracemalloc.start()
-        with refused_with(path):
-            read(of, *[small_mnist] * (of == "mnist"))
-        assert tracemalloc.get_traced_memory()[1] < 20_000_000
-        tracemalloc.stop()
-
-
 def repack(path: Path, suffix: str) -> Path:
     """Put a .gz file's payload beside it, with another ending, in place of the file; returns its path."""
     payload = gzip.decompress(path.read_bytes())
@@ -226,7 +213,7 @@ def test_a_net_refuses_pixels_that_are_not_preprocessed(kind):
     shape = (3, 64) if kind == "deep" else (3, 2, 9, 6)
     pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     for use in (net.predict, net.forward, net.gate_means):
-        with refused_with("x: expected", "found uint8", "net.preprocess(x)"):
+        with refused_with("x: expected", "found uint8", "net.preprocess("):
             use(pixels)
     assert np.isfinite(net.predict(net.preprocess(pixels))).all()
 

@@ -60,17 +60,6 @@ def test_distinct_labels_in_order_are_the_classes(y, y_test, classes):
     np.testing.assert_array_equal(run.net.params.flat, numbered.params.flat)
 
 
-def test_the_classes_of_texts_keep_the_order_that_is_stated():
-    names = np.array(["x", "y"])
-    data = Dataset(X, names[Y], X_TEST, names[Y_TEST], classes=("y", "x"))
-    flipped = train(SMALL, Dataset(X, 1 - Y, X_TEST, 1 - Y_TEST, outputs=2)).net
-    run = train(SMALL, data)
-    assert run.classes == ("y", "x")
-    np.testing.assert_array_equal(run.net.params.flat, flipped.params.flat)
-    with pytest.raises(InputError, match="classes: expected a name for each class, found none for 'y'; add it"):
-        train(SMALL, data._replace(classes=("x", "z")))
-
-
 def test_a_class_that_is_missing_is_called_so():
     for missing in (None, math.nan, pd.NA):
         with pytest.raises(InputError, match=r"test_y: expected an array of classes .*, found list of object; "):
@@ -87,7 +76,7 @@ def test_labels_in_another_form_are_refused_with_what_mends_them(y):
 
 
 def test_one_hot_rows_are_refused_with_the_line_that_numbers_them():
-    with pytest.raises(InputError, match=r"train_y: .* \(60, 2\); of one-hot rows pass np\.argmax\(train_y, "):
+    with pytest.raises(InputError, match=r"train_y: .* \(60, 2\) and \(20,\); .* one-hot rows by np\.argmax"):
         train(SMALL, (X, np.eye(2, dtype=int)[Y], X_TEST, Y_TEST))
 
 
@@ -96,14 +85,6 @@ def test_a_data_set_that_states_its_outputs_keeps_its_numbers():
     assert (run.net.config["d_out"], run.classes) == (4, ())
     run = train(SMALL, Dataset(X, Y, X_TEST, Y_TEST, classes=("cat", "dog", "emu")))
     assert (run.net.config["d_out"], run.classes) == (3, ("cat", "dog", "emu"))
-
-
-def test_a_class_that_only_the_test_half_has_is_named():
-    with pytest.warns(UserWarning, match="test_y: expected classes that train_y has, found others: emu$") as warned:
-        train(SMALL, (X, np.array(["cat", "dog"])[Y], X_TEST, ["emu", *np.array(["cat", "dog"])[Y_TEST[1:]]]))
-    assert warned[0].filename == __file__
-    with pytest.warns(UserWarning, match="found others: 7$"):
-        train(SMALL, Dataset(X, Y, X_TEST, np.r_[7, Y_TEST[1:]], outputs=8))
 
 
 def test_samples_without_a_test_half_are_refused_with_the_line_that_splits_them():
@@ -157,7 +138,7 @@ def test_a_list_of_pixels_is_as_good_as_an_array():
     pixels = [np.uint8(255 * (row > 0)) for row in X]
     net = train(SMALL, (pixels, Y, pixels, Y)).net
     np.testing.assert_array_equal(net.params.flat, train(SMALL, (np.array(pixels), Y, pixels, Y)).net.params.flat)
-    with pytest.raises(InputError, match=r"found uint8; pass net\.preprocess"):
+    with pytest.raises(InputError, match=r"found uint8 .*; pass net\.preprocess"):
         net.predict(pixels)
 
 
@@ -181,14 +162,6 @@ NO_NUMBERS = {
 def test_what_numpy_would_make_numbers_of_is_refused(x):
     with pytest.raises(InputError, match=r"^train_x: expected an array of numbers, found .* of .*; convert it, and"):
         train(SMALL, (x, Y, X_TEST, Y_TEST))
-
-
-def test_dates_among_numbers_of_polars_are_refused():
-    polars = pytest.importorskip("polars", reason="needs polars: pip install -e '.[test]'")
-    frame = polars.DataFrame({"a": Y, "b": np.datetime64("2020-01-01") + Y})
-    assert np.asarray(frame).dtype.kind in "if", "which NumPy takes for numbers"
-    with pytest.raises(InputError, match="train_x: expected an array of numbers, found DataFrame of "):
-        train(SMALL, (frame, Y, X_TEST[:, :2], Y_TEST))
 
 
 @pytest.mark.filterwarnings("error")
@@ -217,7 +190,6 @@ BAD = {
     "more outputs than names": {"classes": ("a", "b"), "outputs": 3},
     "class that no output has": {"train_y": Y + 1, "outputs": 2},
     "classes in training, numbers in the test": {"test_y": Y_TEST.astype(float)},
-    "a list of weights that are negative": {"train_weights": [-1.0] * 60},
     "two columns of classes": {"train_y": np.c_[Y, Y]},
     "more classes than samples": {"train_y": np.r_[Y, Y]},
     "masked": {"train_x": np.ma.masked_less(X, 0)},
@@ -225,11 +197,8 @@ BAD = {
     "NaN": {"train_x": holed(X, math.nan)},
     "other columns in the test": {"test_x": X_TEST[:, :3]},
     "texts in training, numbers in the test": {"train_y": np.array(["no", "yes"])[Y]},
-    "more outputs than are numbered": {"outputs": 10**9},
     "numbers in training, pixels in the test": {"test_x": X_TEST.astype(np.uint8)},
     "no samples": {"train_x": X[:0], "train_y": Y[:0]},
-    "too few weights": {"train_weights": np.ones(59)},
-    "weights of 0": {"train_weights": np.zeros(60)},
 }
 
 

@@ -14,10 +14,10 @@ from highway_lab import checkpoints, logs
 from highway_lab.training import Training, train_resumably
 from highway_networks import (
     LOSSES,
+    SCHEDULE,
     Dataset,
     Momentum,
     decay_weights,
-    is_schedule,
     scheduled_rate,
     softmax_cross_entropy,
 )
@@ -217,7 +217,7 @@ def test_a_step_with_weight_decay_descends_loss_and_squared_weights():
     ],
 )
 def test_a_schedule_has_these_rates(schedule, rates):
-    assert is_schedule(schedule)
+    assert SCHEDULE[0](schedule)
     for done, rate in rates.items():
         assert scheduled_rate(schedule, done) == pytest.approx(rate, rel=1e-12, abs=1e-12)
 

@@ -87,22 +87,6 @@ def test_a_data_set_that_states_its_outputs_keeps_its_numbers():
     assert (run.net.config["d_out"], run.classes) == (3, ("cat", "dog", "emu"))
 
 
-def test_samples_without_a_test_half_are_refused_with_the_line_that_splits_them():
-    for data in ((X, Y), [X, Y, X_TEST]):
-        with pytest.raises(InputError, match=r"^data: expected train_x, .*, found (tuple|list); ") as refused:
-            train(SMALL, data)
-    names = {"np": np, "X": X, "y": Y}
-    exec(str(refused.value).split("split them: ")[1], names)
-    assert [len(of) for of in names["data"]] == [48, 48, 12, 12]
-    assert sorted(map(tuple, np.r_[names["data"][0], names["data"][2]])) == sorted(map(tuple, X))
-    train(SMALL, names["data"])
-    with pytest.raises(InputError, match="found NoneType; split"):
-        train(SMALL, None)
-    for other in (None, names["data"], Config):
-        with pytest.raises(InputError, match=r"^config: expected a configuration first, found .*; write "):
-            train(other, SMALL)
-
-
 def test_training_reports_each_epoch_and_ends_where_it_is_told_to(capsys):
     data = (X, Y, X_TEST, Y_TEST)
     silent = train(SMALL, data)
@@ -280,7 +264,7 @@ def test_a_net_keeps_its_classes_and_goes_on_with_these_alone(tmp_path):
     net = DeepNet.load(tmp_path / "net.npz")
     assert net.classes == train(SMALL, (X, names[Y], X_TEST, names[Y_TEST]), net=net).net.classes == ("cat", "dog")
     for of in (np.array(["dog", "emu"]), np.array([0, 1]), np.array([1, 2])):
-        with pytest.raises(InputError, match=r"net: expected one of the classes \[.*, found one of \['cat', 'dog'\]; "):
+        with pytest.raises(InputError, match=r"net: expected one of the classes \(.*, found one of \('cat', 'dog'\); "):
             train(SMALL, (X, of[Y], X_TEST, of[Y_TEST]), net=net)
     net.classes = (1, 2)
     assert train(SMALL, (X, Y + 1, X_TEST, Y_TEST + 1), net=net).classes == (1, 2)

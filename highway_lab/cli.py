@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from highway_lab import Interrupted, __version__
-from highway_lab.console import unfailing_output
 from highway_lab.files import check_suffix, printable
 from highway_lab.logs import TABLES, environment, imported
 from highway_networks import ArgumentError, InputError, as_path, type_of
@@ -63,12 +62,12 @@ def run_cli(
     `arguments.command_line` is the command as a log states it; `arguments.to_continue` starts it again without --fresh,
     which would forget what is safe. Exit codes: that of `action` (None is 0); 2 for an InputError, and for an OSError
     that nobody foresaw, told in one line; 130 for Ctrl-C, SIGTERM or SIGHUP; 1 for work that stopped early for another
-    reason, and for work that is complete but whose output could not be written.
+    reason.
     """
     if _importing:
         raise InputError('expected `if __name__ == "__main__":` above the call of main, found none; add it')
     argv = sys.argv[1:] if argv is None else argv
-    with unfailing_output() as outputs, ended_as_by_ctrl_c():
+    with ended_as_by_ctrl_c():
         try:
             if empty := [word for word in argv if not word or (word.startswith("--") and word.endswith("="))]:
                 found = f"expected none that is empty, found {empty[0]!r}"  # of a path it would mean this folder
@@ -84,11 +83,15 @@ def run_cli(
             arguments.command_line = " ".join([parser.prog, *map(quote, argv)])
             arguments.to_continue = " ".join([parser.prog, *(quote(word) for word in argv if word != "--fresh")])
             code = action(arguments) or 0
+            sys.stdout.flush()
         except InputError as error:
             flags = re.sub(r"`(\w+)`", lambda found: flag(found[1]), str(error))  # in place of the names of arguments
             parser.error(flags if isinstance(error, ArgumentError) else str(error))
         except MemoryError as error:
             parser.error(f"memory: expected enough, found: {str(error) or 'none left'}; ask for less")
+        except BrokenPipeError:  # whoever read the output, such as `head`, has gone
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at the end
+            code = 1
         except OSError as error:  # of a file or folder that was fine when it was checked
             found = f"expected a usable one, found: {error.strerror or error}"
             parser.error(f"{error.filename or 'files'}: {found}; check the path, its permissions and the disk")
@@ -97,9 +100,7 @@ def run_cli(
                 reason = printable(str(stopped))
                 print(f"\n{parser.prog}: interrupted{': ' * bool(reason)}{reason}", file=sys.stderr)
             code = 130 if KeyboardInterrupt in (type(stopped), type(stopped.__cause__)) else 1
-        for output in outputs:
-            output.flush()
-    return code or int(any(output.failed for output in outputs))
+    return code
 
 
 def import_file(file: str, flag: str = "--import") -> None:

@@ -145,19 +145,17 @@ def run_job(job: Job, data: Dataset) -> None:
 
 
 def _train_one(job: Job, side_by_side: bool, config: TrainingConfig, data: Dataset) -> RunRecord:
-    with console.unfailing_output():  # a worker process has none yet
+    def report(run: Run) -> None:
+        if not side_by_side:
+            console.tell_epoch(job.name(config), run)
 
-        def report(run: Run) -> None:
-            if not side_by_side:
-                console.tell_epoch(job.name(config), run)
-
-        kept = job.checkpoint(config) if job.checkpoints and not job.given.scheduler else None
-        run = train_resumably(config, data, report=report, keep=kept, any_code=job.given.any_code)
-        if path := job.given.save_model:
-            save_net(path, run.net)
-            kind = next(of for of in type(run.net).__mro__ if of.__module__ != "highway_lab.slices")
-            load = f"net = {kind.__name__}.load({os.fspath(path)!r})"
-            print(f"saved {path}; in Python: {load}; net.predict(net.preprocess(images))")
+    kept = job.checkpoint(config) if job.checkpoints and not job.given.scheduler else None
+    run = train_resumably(config, data, report=report, keep=kept, any_code=job.given.any_code)
+    if path := job.given.save_model:
+        save_net(path, run.net)
+        kind = next(of for of in type(run.net).__mro__ if of.__module__ != "highway_lab.slices")
+        load = f"net = {kind.__name__}.load({os.fspath(path)!r})"
+        print(f"saved {path}; in Python: {load}; net.predict(net.preprocess(images))")
     return RunRecord.of(run)
 
 

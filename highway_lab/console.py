@@ -1,16 +1,12 @@
 """Output on the terminal: safe printing, progress of training runs, and words for tables."""
 
 import dataclasses
-import errno
 import hashlib
 import json
 import math
-import os
 import re
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from typing import Any, TextIO
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,59 +14,6 @@ from highway_lab.datasets import DATASETS
 from highway_lab.intervals import interval
 from highway_lab.logs import DatasetInfo, RunRecord, kinds_of, values_of, varied_in
 from highway_networks import TEST_IMAGES, Run
-
-
-class Unfailing:
-    """A text stream that never raises: text that cannot be written is lost; the other stream says so, once.
-
-    Characters that the encoding lacks are escaped. `failed` says whether text was lost.
-    """
-
-    def __init__(self, stream: TextIO | None, name: str):
-        self.stream, self.name = stream or open(os.devnull, "w", encoding="utf-8"), name  # noqa: SIM115, open until the program ends
-        self.failed = False
-        if hasattr(self.stream, "reconfigure"):
-            self.stream.reconfigure(errors="backslashreplace")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
-
-    def write(self, text: str) -> int:
-        self._try(self.stream.write, text)
-        return len(text)
-
-    def flush(self) -> None:
-        self._try(self.stream.flush)
-
-    def _try(self, function: Callable, *arguments: str) -> None:
-        try:
-            function(*arguments)
-        except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())  # the buffered text, too
-            first, self.failed = not self.failed, True
-            if first and error.errno not in (errno.EPIPE, errno.EINVAL):  # such as `head`: it has read enough
-                other = sys.stderr if self.name == "output" else sys.stdout
-                print(f"{self.name} is lost from here on: {error.strerror}", file=other)
-
-
-@contextmanager
-def unfailing_output() -> Iterator[list[Unfailing]]:
-    """Make standard output and standard error streams that never raise.
-
-    A closed stream becomes the null device, also for worker processes: a file that is opened later could otherwise get
-    its number. A command inside another one shares its streams.
-    """
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(descriptor, True)
-    os.close(descriptor)
-    named = (sys.stdout, "output"), (sys.stderr, "the list of errors")
-    outputs = [of if isinstance(of, Unfailing) else Unfailing(of, name) for of, name in named]
-    with redirect_stdout(outputs[0]), redirect_stderr(outputs[1]):
-        try:
-            yield outputs
-        finally:
-            for output in outputs:
-                output.flush()
 
 
 def name_numbers(values: Sequence[Any]) -> str:

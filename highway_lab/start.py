@@ -11,6 +11,9 @@ def start(module: str) -> None:
 
     The module is imported by its name, as worker processes cannot import what __main__ defines.
     """
+    for name in ("stdout", "stderr"):  # which a service may lack, and whose encoding may lack a character
+        setattr(sys, name, stream := getattr(sys, name) or open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        stream.reconfigure(errors="backslashreplace")
     try:
         code = import_module(module).main()
     except ModuleNotFoundError as error:

@@ -15,7 +15,7 @@ from conv_recipes import ConvConfig
 from highway_lab import logs
 from highway_lab.fields import Count, NonEmpty, Score, Share, dict_of, lists_of
 from highway_lab.files import atomic_write, check_writable
-from highway_lab.logs import LARGEST, RunLog, dumps, environment, read, rounded_all, write
+from highway_lab.logs import RunLog, dumps, environment, read, rounded_all, write
 from highway_networks import Config, rounded
 
 REMEDY = "run python highway_networks.py"
@@ -193,12 +193,6 @@ def test_a_value_that_a_field_cannot_have_is_refused(tmp_path, log, path, value,
     refuse(tmp_path, log, *parts)
 
 
-@pytest.mark.parametrize("text", ["x" * 10**6, "\x1b[2J", "a\nb"], ids=["long", "escape", "lines"])
-def test_a_text_that_no_line_can_show_is_refused(tmp_path, log, text):
-    log["runs"][0]["metric"] = text
-    refuse(tmp_path, log, "expected a text of at most 256 printable characters", ascii(text)[:30])
-
-
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_a_number_that_is_not_finite_is_refused(tmp_path, literal):
     text = dumps(small_log())
@@ -287,7 +281,7 @@ PARTS = {"a": {"curves": [[0, None, 1]]}, "b": {"curves": [[0.5] * 3] * 2}}
 WHOLE = {"layers": [0.5, 1], "parts": PARTS, "runs": [7], "count": 3, "score": 0.5, "free": 1.0}
 
 
-@pytest.mark.parametrize("changed", [{}, {"count": 0}, {"score": -LARGEST}, {"free": [True, "text", None, -LARGEST]}])
+@pytest.mark.parametrize("changed", [{}, {"count": 0}, {"score": -1e100}, {"free": [True, "text", None, -1e100]}])
 def test_what_the_types_allow_is_read(changed):
     assert asdict(logs.loads(json.dumps(WHOLE | changed).encode(), Whole)) == WHOLE | changed
 
@@ -305,7 +299,6 @@ WRONG_FIELDS = [  # a change, what is said of it and where
     ({"parts": {"a": PARTS["a"]}}, "Object missing required field `b`", "$.parts"),
     ({"count": -1}, "Expected `int` >= 0", "$.count"),
     ({"score": 1.01}, "Expected `float` <= 1.0", "$.score"),
-    ({"free": 1e308}, "expected a number from -1e+100 to 1e+100, found 1e+308", "$.free"),
 ]
 
 

@@ -10,7 +10,6 @@ import pytest
 from helpers import ROOT, files_below
 
 from highway_lab.cli import quote
-from highway_lab.console import Unfailing
 from highway_lab.files import atomic_write, in_order, remove
 
 
@@ -52,15 +51,6 @@ def test_commands_are_quoted_for_the_shell_that_is_there(monkeypatch, system, qu
     monkeypatch.setattr(sys, "platform", system)
     assert quote(r"my runs\a.json") == quoted
     assert quote("a.json") == "a.json"
-
-
-def test_a_reader_who_has_read_enough_is_no_error_whatever_a_system_calls_it(capfd):
-    for number in (errno.EPIPE, errno.EINVAL, errno.ENOSPC):
-        with open(os.devnull, "w", encoding="utf-8") as stream:
-            output = Unfailing(stream, "output")
-            output._try(lambda number=number: (_ for _ in ()).throw(OSError(number, "lost")))
-        assert output.failed
-    assert capfd.readouterr().err == "output is lost from here on: lost\n"
 
 
 def test_a_clone_has_the_same_bytes_on_every_system():

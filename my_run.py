@@ -11,7 +11,6 @@ if __name__ == "__main__":
 
     start("my_run")
 
-import shutil
 import sys
 from functools import partial
 from operator import attrgetter
@@ -24,11 +23,12 @@ import visualize_highway_networks as viz
 from highway_lab import logs, programs
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.figures import COLORS, check_drawn, draw_seeds, label_ends, new_figure, save_all
+from highway_lab.files import make_place
 from highway_lab.logs import RunLog
 from highway_networks import Config, InputError
 
 HERE = Path("my-run")
-BEFORE, KEPT = HERE / "before", HERE / ".kept"  # KEPT: while a run is made, which may fail
+BEFORE = HERE / "before"
 LOG, BOTH = "run.json", "before_and_now.png"
 CODE = "code of the mathematics"
 README = "These accuracies are of one seed; experiments/depth.md has the means of twenty, on MNIST."
@@ -39,13 +39,6 @@ def made(folder: Path) -> list[Path]:
     found = [path for path in sorted(folder.glob("*.*")) if path.is_file()]
     pictures = [path for path in found if path.suffix in (".png", ".gif") and b" sha256 " in path.read_bytes()]
     return [path for path in found if path.name == LOG] + pictures
-
-
-def move(source: Path, target: Path) -> None:
-    """Move what a run has made into another folder."""
-    target.mkdir(parents=True, exist_ok=True)
-    for path in made(source):
-        path.replace(target / path.name)
 
 
 def values_of(log: RunLog) -> dict[str, str]:
@@ -101,33 +94,30 @@ def run(words: list[str]) -> int:
     if BEFORE.exists() and not BEFORE.is_dir():
         raise InputError(f"{BEFORE}: expected a folder, found a file; move it")
     check_drawn(HERE / BOTH)
-    if (KEPT / LOG).exists():  # a run was killed
-        move(KEPT, HERE)
-    move(HERE, KEPT)
-    is_made = False
-    try:
-        code = programs.main(["--seed", "0", *words, "--fresh", "--out", (HERE / LOG).as_posix()], hint=False)
-        if code or not (HERE / LOG).exists():  # --check-gradients makes none
-            return code
-        log = viz.read_log(HERE / LOG)
-        first, *_ = viz.draw(HERE / LOG, HERE)
-        if gif.has_animation(log):
-            first = gif.animate(HERE / LOG, HERE / gif.NAME)
-        is_made = True
-    finally:
-        if not is_made:
-            move(KEPT, HERE)
-            shutil.rmtree(KEPT)
-    kept = logs.read_any(KEPT / LOG, RunLog[Config])
-    if (KEPT / LOG).exists() and not (kept and values_of(kept) == values_of(log)):
-        check_drawn(*(BEFORE / path.name for path in made(KEPT) if path.name != LOG))
+    make_place(HERE / LOG)
+    kept = {path.name: path.read_bytes() for path in made(HERE)}
+    then = logs.read_any(HERE / LOG, RunLog[Config])
+    words = ["--seed", "0", *words, "--fresh", "--replace", "--out", (HERE / LOG).as_posix()]
+    code = programs.main(words, hint=False)
+    if code or not (HERE / LOG).exists() or (HERE / LOG).read_bytes() == kept.get(LOG):  # as with --check-gradients
+        return code
+    log = viz.read_log(HERE / LOG)
+    if kept and not (then and values_of(then) == values_of(log)):
+        BEFORE.mkdir(exist_ok=True)
+        check_drawn(*(BEFORE / name for name in kept if name != LOG))
         for path in made(BEFORE):
             path.unlink()
-        move(KEPT, BEFORE)
+        for name, content in kept.items():
+            (BEFORE / name).write_bytes(content)
+    for path in made(HERE):
+        if path.name != LOG:  # a picture of another
+            path.unlink()
+    first, *_ = viz.draw(HERE / LOG, HERE)
+    if gif.has_animation(log):
+        first = gif.animate(HERE / LOG, HERE / gif.NAME)
     before = logs.read_any(BEFORE / LOG, RunLog[Config])
     if before and compare(log, before):
         first = HERE / BOTH
-    shutil.rmtree(KEPT, ignore_errors=True)
     print(f"The log, its pictures and its animation are in {HERE}/; open {first} first.")
     data = log.dataset.name
     print(README if data == "mnist" else f"README.md's numbers are of MNIST, these are of {data}.")

@@ -259,8 +259,6 @@ def test_gate_means_are_those_of_each_block_over_images_and_pixels(block):
     np.testing.assert_allclose(net.gate_means(x, rows=2), net.gate_means(x), rtol=1e-12)  # the last image alone
     _, workspace = net.forward(x)
     assert [T.shape for T in workspace.T] == [(2, 7, 4, 3), (2, 7, 4, 3), (3, 3, 2, 3)]
-    with refused_with("x: expected samples, found none"):
-        net.gate_means(x[:0])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -13,7 +13,8 @@ def start(module: str) -> None:
     """
     for name in ("stdout", "stderr"):  # which a service may lack, and whose encoding may lack a character
         setattr(sys, name, stream := getattr(sys, name) or open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-        stream.reconfigure(errors="backslashreplace")
+        if hasattr(stream, "reconfigure"):  # a notebook's takes any
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = import_module(module).main()
     except ModuleNotFoundError as error:

@@ -47,6 +47,7 @@ import lzma
 import math
 import os
 import re
+import shutil
 import time
 import warnings
 import zlib
@@ -420,6 +421,9 @@ class Net:
         config = sizes | asdict(architecture) | {"dtype": self.dtype.name}
         self.config = {name: as_python(value) for name, value in config.items()}
         self.block, self.activation = BLOCKS[architecture.block], ACTIVATIONS[architecture.activation]
+        if not (letters := self.block.branches).isupper() or len({*letters}) < len(letters):
+            found = f"expected a capital letter of its own for each branch of {architecture.block}, found {letters}"
+            raise InputError(f"block: {found}; rename them")  # a cache has x, z and such beside H and T
         self.buffers: dict[str, np.ndarray] = {}  # state that is not trained, such as running means
 
     @property
@@ -498,16 +502,22 @@ class Net:
             raise ValueError(f"format {version}, not {FORMAT}: its weights are not laid out as W @ x")
         net = cls(**json.loads(str(arrays.pop("config"))), rng=None)  # takes no memory yet for what that claims
         net.classes = tuple(json.loads(str(arrays.pop("classes", "[]"))))
+        if len(net.classes) not in (0, net.config["d_out"]):
+            raise ValueError(f"{len(net.classes)} classes for {net.config['d_out']} outputs")
         fill(net.tensors(), arrays)
         return net
 
     def save(self, path: str | os.PathLike) -> None:
         """Write tensors and configuration as .npz, whole or not at all; raises OSError if it cannot."""
         place = Path(os.path.realpath(as_path(path)))
+        if place.exists() and not place.is_file():
+            raise OSError(f"{path}: expected a place for a file, found a directory, a pipe or a device")
         with TemporaryDirectory(dir=place.parent) as folder:
             beside = Path(folder, place.name)
             with open(beside, "wb") as file:  # of NumPy's own choice a name would end with .npz
                 np.savez(file, **self.packed())
+            if place.exists():
+                shutil.copymode(place, beside)
             os.replace(beside, place)
 
     @classmethod
@@ -848,7 +858,7 @@ def scheduled_rate(schedule: str, done: float) -> float:
 
 GATE_SAMPLES = 128  # test samples over which the mean T of a block is taken, whatever the batch size
 SCHEDULE: Rule = (
-    lambda text: text in SCHEDULES or bool(re.fullmatch(r"0?\.\d+(,0?\.\d+)*", text)),
+    lambda text: text in SCHEDULES or bool(re.fullmatch(r"0?\.\d*[1-9]\d*(, ?0?\.\d*[1-9]\d*)*", text)),
     "constant, cosine, another name in SCHEDULES, or shares of the training like 0.5,0.75",
 )
 
@@ -1127,8 +1137,9 @@ def check(name: str, value: Any, kind: Any, rule: Rule | None) -> None:
 
 
 def type_of(of: Field) -> Any:
-    """Return the type of a field: where its file makes texts of annotations, that of its default."""
-    return type(of.default) if isinstance(of.type, str) else of.type
+    """Return the type of a field; where its file makes texts of annotations, and of no type in KINDS, its default's."""
+    named = {kind.__name__: kind for kind in KINDS}
+    return named.get(of.type, type(of.default)) if isinstance(of.type, str) else of.type
 
 
 def check_hyperparameters(config: Any) -> None:
@@ -1247,8 +1258,10 @@ def as_dataset(data: Any, loss: str) -> Dataset:
         if len({*there}) > 1:
             expected = "pixels (uint8), or texts, in both halves or in none"
             raise InputError(f"{name}: expected {expected}, found them in one; convert it")
-    if kind == "classes" and not K:
-        labels, codes = np.unique(np.concatenate(y), return_inverse=True)
+    if kind == "classes" and K:
+        y = [of.astype(int) for of in y]
+    elif kind == "classes":  # as objects: unsigned and signed integers would become floats
+        labels, codes = np.unique(np.concatenate([of.astype(object) for of in y]), return_inverse=True)
         y, K = np.split(codes, [len(y[0])]), len(labels)
         classes = () if np.array_equal(labels, range(K)) else tuple(labels.tolist())
     K = K or math.prod(y[0].shape[1:])
@@ -1256,7 +1269,12 @@ def as_dataset(data: Any, loss: str) -> Dataset:
     for half, rows, targets in zip(("train", "test"), x, y, strict=True):
         check_array(f"{half}_x", rows, (rows.shape[0], *x[0].shape[1:]))
         check_array(f"{half}_y", targets, (rows.shape[0], K)[: 1 if kind == "classes" else 2], *bounds)
-    return data._replace(train_x=x[0], train_y=y[0], test_x=x[1], test_y=y[1], outputs=K, classes=classes)
+    if (weights := data.train_weights) is not None:
+        weights = as_array("train_weights", weights)
+        check_array("train_weights", weights, x[0].shape[:1], 0)
+        if not weights.any():
+            raise InputError("train_weights: expected a weight above 0, found 0 for all; leave them out to weigh alike")
+    return Dataset(x[0], y[0], x[1], y[1], K, data.test_set, weights, classes)
 
 
 def fitted(config: Any, data: Dataset) -> Any:

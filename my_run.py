@@ -102,6 +102,19 @@ def run(words: list[str]) -> int:
     if code or not (HERE / LOG).exists() or (HERE / LOG).read_bytes() == kept.get(LOG):  # as with --check-gradients
         return code
     log = viz.read_log(HERE / LOG)
+    try:
+        for path in made(HERE):
+            if path.name != LOG:  # a picture of another
+                path.unlink()
+        first, *_ = viz.draw(HERE / LOG, HERE)
+        if gif.has_animation(log):
+            first = gif.animate(HERE / LOG, HERE / gif.NAME)
+    except BaseException:
+        for path in made(HERE):
+            path.unlink()
+        for name, content in kept.items():
+            (HERE / name).write_bytes(content)
+        raise
     if kept and not (then and values_of(then) == values_of(log)):
         BEFORE.mkdir(exist_ok=True)
         check_drawn(*(BEFORE / name for name in kept if name != LOG))
@@ -109,12 +122,6 @@ def run(words: list[str]) -> int:
             path.unlink()
         for name, content in kept.items():
             (BEFORE / name).write_bytes(content)
-    for path in made(HERE):
-        if path.name != LOG:  # a picture of another
-            path.unlink()
-    first, *_ = viz.draw(HERE / LOG, HERE)
-    if gif.has_animation(log):
-        first = gif.animate(HERE / LOG, HERE / gif.NAME)
     before = logs.read_any(BEFORE / LOG, RunLog[Config])
     if before and compare(log, before):
         first = HERE / BOTH

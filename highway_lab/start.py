@@ -11,6 +11,9 @@ def start(module: str) -> None:
 
     The module is imported by its name, as worker processes cannot import what __main__ defines.
     """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # a closed stream, whose number a file would get
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
     for name in ("stdout", "stderr"):  # which a service may lack, and whose encoding may lack a character
         setattr(sys, name, stream := getattr(sys, name) or open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         if hasattr(stream, "reconfigure"):  # a notebook's takes any

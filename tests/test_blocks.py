@@ -340,6 +340,13 @@ def test_T_is_found_by_its_name_whatever_the_order_of_the_branches(monkeypatch):
         np.testing.assert_allclose(other.gate_means(x), net.gate_means(x), rtol=1e-12)
 
 
+@pytest.mark.parametrize("branches", ["Hx", "HH"])
+def test_a_branch_may_not_take_the_place_of_another_array_of_the_cache(monkeypatch, branches):
+    monkeypatch.setitem(BLOCKS, "own", BLOCKS["plain"]._replace(branches=branches))
+    with refused_with("block: expected a capital letter of its own", branches):
+        small_net("own", "tanh", 1)
+
+
 def test_blocks_are_left_out_of_a_net_whose_kind_was_defined_anew(monkeypatch):
     monkeypatch.setitem(BLOCKS, "mine", BLOCKS["highway"])
     net, x = DeepNet(3, 2, hidden=4, depth=2, block="mine", rng=0), np.ones((5, 3))

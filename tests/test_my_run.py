@@ -45,6 +45,12 @@ def test_a_run_that_fails_leaves_all_as_it_was(workdir, refused):
     before = files_below(workdir)
     refused(my_run.main, [*SHORT, "--lr", "none"])
     assert files_below(workdir) == before
+    picture = Path("my-run/learning_curves.png")
+    picture.unlink()
+    picture.mkdir()
+    before = files_below(workdir)
+    refused(my_run.main, [*SHORT, "--lr", "0.01"])
+    assert files_below(workdir) == before
 
 
 def test_what_is_no_log_of_today_is_kept_and_what_is_a_user_s_is_not_replaced(workdir, refused, capsys):

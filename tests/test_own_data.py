@@ -284,6 +284,27 @@ def test_an_annotation_that_only_type_checkers_know_stops_no_training():
         replace(config, n_train="many")
 
 
+def test_classes_beyond_the_floats_stay_apart_whatever_integers_the_halves_have():
+    large = 2**53 + Y.astype(np.uint64)
+    assert train(SMALL, (X, large, X_TEST, 2**53 + Y_TEST)).classes == (2**53, 2**53 + 1)
+    assert train(SMALL, (X, Y.astype("u8") + 1, X_TEST, Y_TEST + 1)).classes == (1, 2)
+    stated, numbers = (train(SMALL, Dataset(X, y, X_TEST, Y_TEST, 2)) for y in (Y > 0, Y))
+    np.testing.assert_array_equal(stated.net.params.flat, numbers.net.params.flat)
+
+
+@pytest.mark.parametrize("weights", [[-1.0] * 60, np.ones(59), np.ones(99), np.zeros(60)], ids=len)
+def test_weights_that_weigh_nothing_right_are_refused(weights):
+    with pytest.raises(InputError, match=r"train_weights: expected .*, found "):
+        train(SMALL, Dataset(X, Y, X_TEST, Y_TEST, train_weights=weights))
+
+
+def test_shares_of_a_schedule_lie_between_0_and_1():
+    for wrong in ("0.0", "0,0.5", "1", "0.5,", "later"):
+        with pytest.raises(InputError, match="schedule"):
+            Config(schedule=wrong)
+    assert Config(schedule="0.5, 0.75").schedule == "0.5, 0.75"
+
+
 def test_a_schedule_of_ones_own_is_a_function_of_the_share_that_is_done(monkeypatch):
     monkeypatch.setitem(SCHEDULES, "late", lambda done: float(done >= 1 / 3))
     losses = train(Config(depth=2, hidden=8, epochs=3, schedule="late"), (X, Y, X_TEST, Y_TEST)).history.train_loss

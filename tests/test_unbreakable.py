@@ -29,7 +29,7 @@ def shell(command: str, cwd: Path, **environment: str) -> subprocess.CompletedPr
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("redirected", "jobs"),
-    [(">&- 2>&-", 1), ("> /dev/null", 2)],
+    [(">&- 2>&- <&-", 2), ("> /dev/null", 1)],
 )
 @pytest.mark.posix
 def test_a_log_is_saved_wherever_the_output_goes(tmp_path, redirected, jobs):

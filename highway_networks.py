@@ -511,7 +511,7 @@ class Net:
         """Write tensors and configuration as .npz, whole or not at all; raises OSError if it cannot."""
         place = Path(os.path.realpath(as_path(path)))
         if place.exists() and not place.is_file():
-            raise OSError(f"{path}: expected a place for a file, found a directory, a pipe or a device")
+            raise OSError(f"{path}: expected a place for a file, found a directory, a pipe or a device; choose another")
         with TemporaryDirectory(dir=place.parent) as folder:
             beside = Path(folder, place.name)
             with open(beside, "wb") as file:  # of NumPy's own choice a name would end with .npz
@@ -1137,7 +1137,7 @@ def check(name: str, value: Any, kind: Any, rule: Rule | None) -> None:
 
 
 def type_of(of: Field) -> Any:
-    """Return the type of a field; where its file makes texts of annotations, and of no type in KINDS, its default's."""
+    """Return the type of a field; where its annotation is a text, that one of KINDS, else the type of its default."""
     named = {kind.__name__: kind for kind in KINDS}
     return named.get(of.type, type(of.default)) if isinstance(of.type, str) else of.type
 

@@ -93,9 +93,9 @@ def run(words: list[str]) -> int:
     """Do what `main` does; raises InputError."""
     if BEFORE.exists() and not BEFORE.is_dir():
         raise InputError(f"{BEFORE}: expected a folder, found a file; move it")
-    check_drawn(HERE / BOTH)
     make_place(HERE / LOG)
     kept = {path.name: path.read_bytes() for path in made(HERE)}
+    check_drawn(HERE / BOTH, *(BEFORE / name for name in kept if name != LOG))
     then = logs.read_any(HERE / LOG, RunLog[Config])
     words = ["--seed", "0", *words, "--fresh", "--replace", "--out", (HERE / LOG).as_posix()]
     code = programs.main(words, hint=False)
@@ -109,19 +109,18 @@ def run(words: list[str]) -> int:
         first, *_ = viz.draw(HERE / LOG, HERE)
         if gif.has_animation(log):
             first = gif.animate(HERE / LOG, HERE / gif.NAME)
+        if kept and not (then and values_of(then) == values_of(log)):
+            BEFORE.mkdir(exist_ok=True)
+            for path in made(BEFORE):
+                path.unlink()
+            for name, content in kept.items():
+                (BEFORE / name).write_bytes(content)
     except BaseException:
         for path in made(HERE):
             path.unlink()
         for name, content in kept.items():
             (HERE / name).write_bytes(content)
         raise
-    if kept and not (then and values_of(then) == values_of(log)):
-        BEFORE.mkdir(exist_ok=True)
-        check_drawn(*(BEFORE / name for name in kept if name != LOG))
-        for path in made(BEFORE):
-            path.unlink()
-        for name, content in kept.items():
-            (BEFORE / name).write_bytes(content)
     before = logs.read_any(BEFORE / LOG, RunLog[Config])
     if before and compare(log, before):
         first = HERE / BOTH

@@ -36,8 +36,8 @@ def draw_errors(axes: Axes, results: Results, kinds: Iterable[tuple[str, int]], 
 
 
 def mark_means(axes: Axes, results: Results) -> None:
-    """Mark the mean test error of the third panel's kinds by a diamond: of those cells that have as many parameters."""
-    first = {(cell.arm, cell.depth): cell for cell in reversed(results.finished)}  # of 20 highway blocks, not the wider
+    """Mark the mean test error of the third panel's kinds, at each depth where one is finished, by a diamond."""
+    first = {(cell.arm, cell.depth): cell for cell in reversed(results.finished)}  # later ones have more parameters
     for cell in first.values():  # those that are compared first lie on top
         if cell.arm in dict(SUM) and cell.depth in DEPTHS_OF_PAIRS:
             error = 100 - accuracies(results.scored(cell)).mean()

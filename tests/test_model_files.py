@@ -92,6 +92,19 @@ def test_a_missing_misshapen_or_infinite_tensor_is_refused(tmp_path, make):
     refuse_net(type(net), path, "surplus")
 
 
+def test_a_net_with_names_for_other_outputs_than_it_has_is_refused(saved):
+    rewrite(saved, classes=np.array('["a"]'))
+    refuse(saved, "1 classes for ")
+
+
+@pytest.mark.posix
+def test_no_net_takes_the_place_of_a_pipe(tmp_path):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    with pytest.raises(OSError, match="found a directory, a pipe or a device"):
+        dense().save(pipe)
+    assert pipe.is_fifo()
+
+
 def test_a_net_of_another_format_is_refused(saved):
     """The first format is not in its file, and its weights are the transpose of ours: square ones would fit."""
     rewrite(saved, format=None)

@@ -64,6 +64,11 @@ def test_what_is_no_log_of_today_is_kept_and_what_is_a_user_s_is_not_replaced(wo
     assert "before_and_now.png: expected no file, or a picture of a log" in refused(my_run.main, SHORT)
     assert files_below(workdir) == before
     Path("my-run/before_and_now.png").unlink()
+    Path("my-run/before/learning_curves.png").write_bytes(b"mine")
+    before = files_below(workdir)
+    assert "before/learning_curves.png: expected no file, or" in refused(my_run.main, [*SHORT, "--lr", "0.01"])
+    assert files_below(workdir) == before
+    Path("my-run/before/learning_curves.png").unlink()
     before = files_below(workdir)
     capsys.readouterr()
     assert my_run.main(["--check-gradients"]) == 0

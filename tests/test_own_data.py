@@ -277,11 +277,13 @@ def test_an_annotation_that_only_type_checkers_know_stops_no_training():
     @dataclass(frozen=True)
     class Mine(Config):
         cache: "NotImported | None" = None  # noqa: F821
+        rate: "float" = 0
 
     config = Mine(depth=1, hidden=8, epochs=1, n_train=50)
     assert train(config, (X, Y, X_TEST, Y_TEST)).config == replace(config, n_test=20)
     with pytest.raises(InputError, match="`n_train`: expected a value of type int, found 'many'"):
         replace(config, n_train="many")
+    assert hn.type_of(Mine.__dataclass_fields__["rate"]) is float
 
 
 def test_classes_beyond_the_floats_stay_apart_whatever_integers_the_halves_have():

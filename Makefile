@@ -76,7 +76,6 @@ bench: $(INSTALLED)
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks training_step --json benchmarks/training_step.json
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks conv_step --json benchmarks/conv_step.json
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks estimators --json benchmarks/estimators.json
-	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks estimator_defaults --json benchmarks/estimator_defaults.json
 	$(MAKE) figures
 
 $(RUNNABLE): pyproject.toml

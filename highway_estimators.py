@@ -11,8 +11,7 @@
 These nets are for looking into gates, depth and lesions. For accuracy alone, take linear models and boosted trees
 first: on tables, depth gains little, and most fits take longer than those of scikit-learn's MLPs (benchmarks/README.md
 has both), the longer the more blocks there are. So by default a net has few blocks, the fewer the fewer rows there are;
-ask for more to study them. Cross-validation chose the defaults on other data than that page reports on, by the rule of
-benchmarks/estimator_defaults.py.
+ask for more to study them. Cross-validation chose the defaults on other data than that page reports on.
 
 Early stopping begins to wait for gains once a classifier no longer gives all validation samples the same class. It can
 still end on a plateau: a deep net whose gates begin closed may gain nothing for more epochs than `n_iter_no_change`.

@@ -509,7 +509,7 @@ class Net:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write tensors and configuration as .npz, whole or not at all; raises OSError if it cannot."""
-        place = Path(os.path.realpath(as_path(path)))
+        place = Path(path).expanduser().resolve()
         if place.exists() and not place.is_file():
             raise OSError(f"{path}: expected a place for a file, found a directory, a pipe or a device; choose another")
         with TemporaryDirectory(dir=place.parent) as folder:
@@ -524,7 +524,7 @@ class Net:
     def load(cls, path: str | os.PathLike) -> Self:
         """Read a net that `save` wrote, never unpickles. Else raises InputError."""
         try:
-            with open(as_path(path), "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
+            with open(Path(path).expanduser(), "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
                 return cls.unpacked(dict(arrays))
         except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
             ending = "" if isinstance(error, InputError) else "; choose another"
@@ -1309,15 +1309,6 @@ def fill(tensors: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) ->
         tensor[...] = others[name]
 
 
-def as_path(path: str | os.PathLike) -> Path:
-    """Return a path with ~ and ~user replaced by that home folder; raises InputError if there is none."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        found = "expected a home folder in place of ~, found none"
-        raise InputError(f"{path}: {found}; write the path in full (for data sets: in HIGHWAY_DATA_DIR)") from error
-
-
 DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.decompress, ".xz": lzma.decompress}  # by the suffix
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)  # what these raise for a damaged file
 
@@ -1329,8 +1320,8 @@ def read_idx(path: str | os.PathLike, payload: bytes | None = None) -> np.ndarra
     Returns a read-only uint8 array of the shape that the header states. Raises InputError, naming the file, if it is
     damaged or has extra bytes. `payload`: its uncompressed bytes, where they are known.
     """
-    path = as_path(path)
     try:
+        path = Path(path).expanduser()
         if payload is None:
             payload = DECOMPRESS.get(path.suffix, bytes)(path.read_bytes())
         if payload[:3] != b"\0\0\x08" or not 1 <= payload[3] <= 4:
@@ -1338,14 +1329,14 @@ def read_idx(path: str | os.PathLike, payload: bytes | None = None) -> np.ndarra
         start = 4 + 4 * payload[3]
         shape = [int.from_bytes(payload[i : i + 4], "big") for i in range(4, start, 4)]
         return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
-    except (*DAMAGED, IndexError, ValueError) as error:
+    except (*DAMAGED, RuntimeError, IndexError, ValueError) as error:
         found = f"expected an idx file of unsigned bytes, found: {reason_of(error)}"
         raise InputError(f"{path}: {found}; put an intact copy there") from error
 
 
 def find_file(folder: str | os.PathLike, name: str) -> Path:
     """Return the path under which a file lies in a folder: as it is, as .gz or as .xz; as it is if none is there."""
-    paths = [as_path(folder) / f"{name}{ending}" for ending in ("", ".gz", ".xz")]
+    paths = [Path(folder, f"{name}{ending}").expanduser() for ending in ("", ".gz", ".xz")]
     return next((path for path in paths if os.path.lexists(path)), paths[0])
 
 

@@ -28,7 +28,8 @@ from PIL import Image
 import visualize_highway_networks as viz
 from highway_lab import figures
 from highway_lab.cli import OneLineParser, run_cli
-from highway_networks import InputError, as_path
+from highway_lab.files import as_path
+from highway_networks import InputError
 
 __all__ = ["animate", "main"]
 

@@ -48,9 +48,9 @@ from highway_lab.figures import (
     save_all,
     set_title,
 )
-from highway_lab.files import in_order, read_bytes
+from highway_lab.files import as_path, in_order, read_bytes
 from highway_lab.logs import RunLog, RunRecord, grouped, kinds_of, read, varied_in
-from highway_networks import Config, InputError, as_path
+from highway_networks import Config, InputError
 
 __all__ = ["draw", "main", "plot", "read_log"]
 

@@ -12,7 +12,7 @@ from highway_lab.cli import OneLineParser, run_cli
 
 from .measures import Benchmark
 
-NAMES = ("training_step", "conv_step", "estimators", "estimator_defaults")
+NAMES = ("training_step", "conv_step", "estimators")
 PLOT = "plot"  # the picture of the training step
 
 

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ from threadpoolctl import threadpool_limits
 from highway_estimators import HighwayClassifier, HighwayRegressor
 from highway_lab.fields import Count, NonEmpty, Score
 from highway_lab.intervals import LEVEL, Interval, judge
-from highway_lab.logs import Log
+from highway_lab.logs import Log, grouped
 from highway_networks import rounded
 
 from .measures import Benchmark, Spread, spread
@@ -93,13 +94,6 @@ def corrected(values: Sequence[float], folds: int) -> Interval:
     return Interval(float(np.mean(values)), float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * error))
 
 
-def leads(rows: Sequence[Scores], contender: str, other: str, folds: int) -> dict[str, Interval]:
-    """Return a contender's score minus another's, by task."""
-    found = {(row.task, row.contender): row.scores for row in rows}
-    tasks = dict.fromkeys(row.task for row in rows)
-    return {task: corrected(np.subtract(found[task, contender], found[task, other]), folds) for task in tasks}
-
-
 def table(n_samples: int, n_classes: int | None = None, *, random_state: int) -> tuple[np.ndarray, np.ndarray]:
     """Return a made-up table: 5 numbers, 2 categories of 5 values as 10 columns of 0 and 1.
 
@@ -115,7 +109,7 @@ def table(n_samples: int, n_classes: int | None = None, *, random_state: int) ->
     return X, scores[:, 0] + scores.std() * rng.standard_normal(n_samples)
 
 
-MADE_UP = {  # contenders, and what draws the data by a `random_state`
+MADE_UP = {  # contenders, and what draws the data
     "2 classes": (CLASSIFIERS, partial(datasets.make_classification, 500, n_informative=5, flip_y=0.1)),
     "4 classes": (CLASSIFIERS, partial(datasets.make_classification, 500, n_classes=4, n_informative=8, flip_y=0.05)),
     "moons": (CLASSIFIERS, partial(datasets.make_moons, 300, noise=0.3)),
@@ -129,11 +123,6 @@ MADE_UP = {  # contenders, and what draws the data by a `random_state`
 }
 
 
-def made_up(random_state: int) -> dict[str, Task]:
-    """Return the tasks that are drawn at random, always the same for a seed."""
-    return {name: Task(of, partial(make, random_state=random_state)) for name, (of, make) in MADE_UP.items()}
-
-
 BUNDLED = {
     of: partial(getattr(datasets, f"load_{of}"), return_X_y=True) for of in ("iris", "wine", "breast_cancer", "digits")
 }
@@ -141,24 +130,22 @@ TASKS = {
     **{name: Task(CLASSIFIERS, load) for name, load in BUNDLED.items()},
     f"digits, {FEW} rows": Task(CLASSIFIERS, BUNDLED["digits"], few=True),
     "diabetes": Task(REGRESSORS, partial(datasets.load_diabetes, return_X_y=True)),
-    **made_up(random_state=0),
+    **{name: Task(of, partial(make, random_state=0)) for name, (of, make) in MADE_UP.items()},
 }
 
 
-def cross_validated(
-    name: str, task: Task, contender: str, estimator: BaseEstimator, folds: int, seeds: Sequence[int]
-) -> Scores:
+def cross_validated(name: str, task: Task, contender: str, estimator: BaseEstimator, seeds: Sequence[int]) -> Scores:
     """Score an estimator for a task by cross-validation with every seed; print and return the result."""
     (X, y), scores, seconds = task.load(), [], []
     for seed in seeds:
         seeded = {"random_state": seed} if "random_state" in estimator.get_params() else {}
         whole = make_pipeline(StandardScaler(), clone(estimator).set_params(**seeded))
         if task.few:
-            cuts = StratifiedShuffleSplit(DRAWS * folds, train_size=FEW, random_state=seed)
+            cuts = StratifiedShuffleSplit(DRAWS * FOLDS, train_size=FEW, random_state=seed)
         elif is_classifier(estimator):
-            cuts = StratifiedKFold(folds, shuffle=True, random_state=seed)
+            cuts = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
         else:
-            cuts = KFold(folds, shuffle=True, random_state=seed)
+            cuts = KFold(FOLDS, shuffle=True, random_state=seed)
             whole = TransformedTargetRegressor(whole, transformer=StandardScaler())
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the default number of epochs is part of the contest
@@ -176,7 +163,7 @@ def compare(arguments: argparse.Namespace) -> EstimatorsLog:
     """Compare the estimators with scikit-learn's."""
     seeds = [*range(arguments.rounds)]
     scores = [
-        cross_validated(name, task, *contender, FOLDS, seeds)
+        cross_validated(name, task, *contender, seeds)
         for name, task in TASKS.items()
         for contender in task.contenders.items()
     ]
@@ -185,16 +172,15 @@ def compare(arguments: argparse.Namespace) -> EstimatorsLog:
 
 def numbers(log: EstimatorsLog) -> dict:
     """Return what the page quotes, by task: mean score and median seconds of each contender, and the lead over MLPs."""
-    score, seconds, lead = {}, {}, leads(log.scores, HIGHWAY, MLP, log.folds)
-    for row in log.scores:
-        score.setdefault(row.task, {})[row.contender] = corrected(row.scores, log.folds).value
-        seconds.setdefault(row.task, {})[row.contender] = row.fit_seconds.median
+    rows = {task: {row.contender: row for row in of} for task, of in grouped(log.scores, attrgetter("task")).items()}
+    score = {task: {name: np.mean(row.scores) for name, row in of.items()} for task, of in rows.items()}
+    lead = {of: corrected(np.subtract(rows[of][HIGHWAY].scores, rows[of][MLP].scores), log.folds) for of in rows}
     return {
         "score": score,
         "best": Counter(max(of, key=of.get) for of in score.values()),
         "lead": lead,
         "verdicts": Counter(judge(of, margin=0) for of in lead.values()),
-        "slower": [of[HIGHWAY] / of[MLP] for of in seconds.values()],
+        "slower": [of[HIGHWAY].fit_seconds.median / of[MLP].fit_seconds.median for of in rows.values()],
         "folds": log.folds,
         "seeds": len(log.seeds),
     }

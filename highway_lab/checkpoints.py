@@ -13,9 +13,9 @@ import numpy as np
 
 from highway_lab import Interrupted, logs
 from highway_lab.fields import Count
-from highway_lab.files import atomic_write, check_regular, make_place
+from highway_lab.files import as_path, atomic_write, check_regular, make_place
 from highway_lab.nets import unpacked
-from highway_networks import History, InputError, as_path, fill, reason_of
+from highway_networks import History, InputError, fill, reason_of
 
 
 @dataclass

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from highway_lab import Interrupted, __version__
-from highway_lab.files import check_suffix, printable
+from highway_lab.files import as_path, check_suffix, printable
 from highway_lab.logs import TABLES, environment, imported
-from highway_networks import ArgumentError, InputError, as_path, type_of
+from highway_networks import ArgumentError, InputError, type_of
 
 # Of an entry in TABLES: it becomes a part of the names of files, and of labels. --block both and --schedule 0.5 mean
 # others.

@@ -20,6 +20,7 @@ import numpy as np
 from highway_lab.files import (
     DownloadError,
     Source,
+    as_path,
     atomic_write,
     damaged,
     data_directory,
@@ -37,7 +38,6 @@ from highway_networks import (
     ArgumentError,
     Dataset,
     InputError,
-    as_path,
     find_file,
     read_idx,
     reason_of,

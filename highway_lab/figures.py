@@ -30,8 +30,8 @@ from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator
 
 from highway_lab.cli import FORMATS
-from highway_lab.files import atomic_write, make_place, printable, read_bytes
-from highway_networks import InputError, as_path
+from highway_lab.files import as_path, atomic_write, make_place, printable, read_bytes
+from highway_networks import InputError
 
 WIDTH = 8.3  # inches: the width of a README's column at 100 pixels an inch
 INK, FAINT_INK = "#333333", "#767676"

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, NamedTuple
 
-from highway_networks import DAMAGED, DECOMPRESS, InputError, as_path, find_file
+from highway_networks import DAMAGED, DECOMPRESS, InputError, find_file
 
 MIRROR_SECONDS = 10.0  # a mirror that says nothing for so long is left for the next
 MAX_BYTES = 2**28  # of a file
@@ -39,6 +39,15 @@ def printable(text: str) -> str:
 
 
 # ------------------------------------------------------------------------------------------- reading
+
+
+def as_path(path: str | os.PathLike) -> Path:
+    """Return a path with ~ and ~user replaced by that home folder; raises InputError if there is none."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        found = "expected a home folder in place of ~, found none"
+        raise InputError(f"{path}: {found}; write the path in full (for data sets: in HIGHWAY_DATA_DIR)") from error
 
 
 def in_order(paths: Iterable[Path]) -> list[Path]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from conv_highway_networks import Blocks
-from highway_lab.files import atomic_write, check_regular
-from highway_networks import ADD_NAME, BLOCKS, DeepNet, InputError, as_path, reason_of
+from highway_lab.files import as_path, atomic_write, check_regular
+from highway_networks import ADD_NAME, BLOCKS, DeepNet, InputError, reason_of
 
 LONGEST_TEXT = 2**24  # bytes, four a character, of an estimator's classes
 LARGEST = 1e9  # magnitude of a saved parameter; the products of larger ones soon overflow

@@ -36,10 +36,10 @@ def draw_errors(axes: Axes, results: Results, kinds: Iterable[tuple[str, int]], 
 
 
 def mark_means(axes: Axes, results: Results) -> None:
-    """Mark the mean test error of the third panel's kinds, at each depth where one is finished, by a diamond."""
+    """Mark the mean test error of the third panel's kinds, at equal parameters, by a diamond."""
     first = {(cell.arm, cell.depth): cell for cell in reversed(results.finished)}  # later ones have more parameters
     for cell in first.values():  # those that are compared first lie on top
-        if cell.arm in dict(SUM) and cell.depth in DEPTHS_OF_PAIRS:
+        if cell.arm in dict(SUM) and cell.depth >= 10:
             error = 100 - accuracies(results.scored(cell)).mean()
             style = {"color": arm_color(cell.arm), "markersize": 6, "markeredgecolor": "white", "zorder": 4}
             axes.plot(DEPTHS_OF_PAIRS.index(cell.depth), error, "D", **style)

@@ -80,6 +80,8 @@ named in its place.
     python -m experiments using_depth run --jobs 2
 """
 
+from collections import Counter
+
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -91,7 +93,7 @@ from . import study_command
 from .common_figures import rows_figure
 from .comparisons import LEVEL, judge_family, welch
 from .digit_pairs import pair_digits
-from .study import DIVERGED, Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies
+from .study import DIVERGED, Arm, Cell, Results, Setting, Stage, Study, StudyRun, Task, accuracies
 
 PAIRS = {"n_train": 30_000, "n_validation": 5_000, "n_test": 10_000, "seed": 1}
 SHARED = {"n_train": PAIRS["n_train"], "schedule": "cosine"}
@@ -168,10 +170,10 @@ STUDY = Study(
 )
 
 
-def compare(results: Results, least: float = 0.0) -> dict[tuple[str, int], tuple[Interval, str]]:
+def compare(results: Results) -> dict[tuple[str, int], tuple[Interval, str]]:
     """Return by how many points highway nets of 20 blocks are ahead of others, and the word of the rules.
 
-    Each family is told once all nets that it judges are finished. `least`: accuracy in % below which runs are left out.
+    Each family is told once all nets that it judges are finished.
     """
     families = []
     if {FIRST["highway"], FIRST["residual"]} <= {*results.finished}:
@@ -180,30 +182,27 @@ def compare(results: Results, least: float = 0.0) -> dict[tuple[str, int], tuple
         families.append([*(FIRST[name] for name in FIVE[2:]), min(SHALLOW, key=results.quality)])
     told = {}
     for cells in families:
-        highway, *rivals = (
-            of[of >= least] for of in (accuracies(results.scored(of)) for of in (FIRST["highway"], *cells))
-        )
+        highway, *rivals = (accuracies(results.scored(of)) for of in (FIRST["highway"], *cells))
         leads = {(of.arm, of.depth): welch(highway, rival) for of, rival in zip(cells, rivals, strict=True)}
         words = judge_family(leads, MARGIN)
         told |= {of: (leads[of].interval(LEVEL / len(leads)), words[of]) for of in leads}
     return told
 
 
-def fits_better(results: Results) -> bool:
-    """Tell whether the highway nets of 20 blocks tried a setting that fits ten times as well, but validates worse."""
+def fits_better(results: Results) -> list[Setting]:
+    """Return the settings of highway nets of 20 blocks that fit ten times as well as the chosen, but validate worse."""
     tried, chosen = results.tried(FIRST["highway"]), results.chosen(FIRST["highway"])
     losses = {of: np.mean([run.measured.train_loss or DIVERGED for run in runs]) for of, runs in tried.items()}
     better = [of for of in tried if 10 * losses[of] < losses[chosen]]
-    return any(results.judged(tried[of]).mean() > results.judged(tried[chosen]).mean() for of in better)
+    return [of for of in better if results.judged(tried[of]).mean() > results.judged(tried[chosen]).mean()]
 
 
 def numbers(results: Results) -> dict:
     """Return what the page quotes; accuracies in %, by arm, blocks and units."""
     done = {(cell.arm, cell.depth, cell.hidden): cell for cell in results.finished}
-    runs = {of: results.scored(cell) for of, cell in done.items()}
+    runs, tries = ({of: ask(cell) for of, cell in done.items()} for ask in (results.scored, results.tries))
+    deepest = tries.get(("highway", 50, 73), [])
     return {
-        "cells": len(CELLS),
-        "finished": len(done),
         "units": {(cell.arm, cell.depth): cell.hidden for cell in reversed(CELLS)},
         "scores": {of: accuracies(runs[of]) for of in done},
         "accuracy": {of: accuracies(runs[of]).mean() for of in done},
@@ -211,10 +210,11 @@ def numbers(results: Results) -> dict:
         "lowest": min((accuracies(of).min() for of in runs.values()), default=0),
         "train_loss": {of: np.mean([run.measured.train_loss for run in runs[of]]) for of in done},
         "untried": {of: results.untried(cell) for of, cell in done.items()},
+        "settings": {of: len({run.setting for run in tries[of]}) for of in done},
+        "open_of_50": Counter(100 * run.accuracy > FAILED for run in deepest if run.setting[2] >= 0),
         "chosen": {of: results.chosen(cell) for of, cell in done.items()},
         "fitted_better": fits_better(results),
         "compared": compare(results),
-        "without_failed": compare(results, FAILED),
     }
 
 

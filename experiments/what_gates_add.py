@@ -427,7 +427,7 @@ def figure(results: Mapping[str, Results]) -> Figure:
         shown += [("", best(results[""], KINDS[""])[BEST_SHALLOW]), *(("wide", cell) for cell in wide.values())]
     errors = {name_of(cell): 100 - accuracies(results[of].scored(cell)) for of, cell in shown}
     rows = dict(sorted(errors.items(), key=lambda row: row[1].mean()))
-    return rows_figure("At 100 blocks a whole copy beats a gated one", rows, "test error (%) after 60 epochs")
+    return rows_figure("At 100 blocks a whole copy can beat a gated one", rows, "test error (%) after 60 epochs")
 
 
 FIGURES = {"what_gates_add.png": figure}

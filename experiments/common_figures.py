@@ -1,5 +1,6 @@
 """Titles, names of arms, lines and levels that the figures and tables of several experiments share."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,7 +37,6 @@ ARM_COLORS = {  # of the kinds of net that studies compare; a variant has the co
     "ReZero": "#882255",
     "highway, uncoupled": COLORS["highway-uncoupled"],
     "lstm": COLORS["lstm"],
-    "highway, ReLU": "#332288",
     "constant gates": "#999933",
     "gates as drawn": "#999933",
 }
@@ -48,12 +48,12 @@ def arm_color(arm: str) -> str:
     return ARM_COLORS[max(kinds, key=len)] if kinds else INK
 
 
-def draw_losses(axes: Axes, runs: Runs, lost: float, **style: Any) -> None:
-    """Draw training loss by epoch, log scale, as `draw_seeds` does; once a run has diverged, its loss is `lost`."""
-    losses = np.full((len(runs), runs[0].config.epochs + 1), lost)
+def draw_losses(axes: Axes, runs: Runs, **style: Any) -> None:
+    """Draw training loss by epoch, log scale, as `draw_seeds` does; once a run has diverged, its loss is infinite."""
+    losses = np.full((len(runs), runs[0].config.epochs + 1), math.inf)
     for row, run in zip(losses, runs, strict=True):
         found = np.array(run.history["train_loss"], float)
-        row[: len(found)] = np.where(np.isfinite(found), found, lost)
+        row[: len(found)] = np.where(np.isfinite(found), found, math.inf)
     draw_seeds(axes, np.arange(losses.shape[1]), losses, **style)
     axes.set(xlabel="epoch", yscale="log")
     axes.margins(x=0)

@@ -209,7 +209,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "verdict": {net: judge_net(runs, PAPER[net]) for net, runs in nets.items()},
         "beside": beside,
         "match": combine(verdict for net, verdict in beside.items() if RIVALS[net] == "maxout"),
-        "diverged": sum(run.diverged for runs in found.values() for run in runs),
         "tried": {of: np.array([run.measured.score for run in runs], float) for of, runs in tried.items()},
         "not_tested": Verdict.NOT_TESTED,
     }

@@ -287,7 +287,7 @@ def figure(results: Results) -> Figure:
     for axes, layers in zip(panels[0], depths, strict=False):
         for block in UNITS:
             runs, style = long[block, layers], {"color": COLORS[block]}
-            draw_losses(axes, runs, math.inf, center=third, label=block, **style)
+            draw_losses(axes, runs, center=third, label=block, **style)
             ends = [[loss for loss in run.history["train_loss"] if loss is not None] for run in runs if run.diverged]
             axes.plot([len(of) - 1 for of in ends], [of[-1] for of in ends], "X", markeredgecolor="white", **style)
             if ends:

@@ -96,14 +96,13 @@ from functools import partial
 import numpy as np
 from matplotlib.figure import Figure
 
-from highway_lab.figures import draw_level, label_ends, new_figure
 from highway_networks import rounded
 
 from . import study_command
 from .blocks import rezero_fields, scaled_fields
 from .claims import LOSS_MARGIN
 from .common import CHANCE_LOSS
-from .common_figures import arm_color, draw_losses
+from .common_figures import rows_figure
 from .comparisons import LEVEL, Difference, holm, welch
 from .partly_frozen import ArmConfig
 from .study import Arm, Cell, Results, Stage, Study, StudyRun, accuracies
@@ -187,8 +186,8 @@ def study(arms: Mapping[str, Arm], growth: int) -> Study:
     )
 
 
-STUDY = study(arms(RATES), growth=0)
-NEXT = study(arms(WIDE_RATES) | RELU_ARMS, growth=4)
+FIRST = study(arms(RATES), growth=0)
+STUDY = study(arms(WIDE_RATES) | RELU_ARMS, growth=4)
 
 
 def word(lead: Difference, p: float) -> str:
@@ -200,27 +199,36 @@ def word(lead: Difference, p: float) -> str:
     return side
 
 
-def numbers(results: Results) -> dict:
-    """Return what the page quotes; by family and other net, how many times higher its loss is, and the word."""
-    scored = {cell.arm: results.scored(cell) for cell in results.finished}
-    orders, higher, words = {arm: results.judged(runs) for arm, runs in scored.items()}, {}, {}
+def words_of(leads: Mapping[tuple[str, str], Difference]) -> dict[tuple[str, str], str]:
+    """Return the words of leads that are one family."""
+    return dict(zip(leads, map(word, leads.values(), holm([lead.p for lead in leads.values()])), strict=True))
+
+
+def compare(results: Results) -> dict[str, dict]:
+    """Return by family and other net how many times higher its loss is, and the word, in its family and in all."""
+    orders, leads, words = {cell.arm: results.judged(results.scored(cell)) for cell in results.finished}, {}, {}
     for of, (highway, others) in FAMILIES.items():
-        if {highway, *others} <= scored.keys():
-            leads = [welch(orders[other], orders[highway]) for other in others]
-            ps = holm([lead.p for lead in leads])
-            higher[of] = {other: 10**lead.value for other, lead in zip(others, leads, strict=True)}
-            words[of] = dict(zip(others, map(word, leads, ps), strict=True))
+        if {highway, *others} <= orders.keys():
+            family = {(of, other): welch(orders[other], orders[highway]) for other in others}
+            leads, words = leads | family, words | words_of(family)
+    return {"higher": {of: 10**lead.value for of, lead in leads.items()}, "word": words, "among_all": words_of(leads)}
+
+
+def numbers(results: Results) -> dict:
+    """Return what the page quotes; `first`: what the first grids say."""
+    scored = {cell.arm: results.scored(cell) for cell in results.finished}
+    tries = {cell.arm: results.tries(cell) for cell in results.study.cells}
     return {
-        "higher": higher,
-        "word": words,
-        "furthest": min(orders, key=lambda arm: orders[arm].mean()),
+        **compare(results),
+        "first": compare(Results(FIRST, results.runs)),
+        "furthest": min(scored, key=lambda arm: results.judged(scored[arm]).mean()),
         "accuracy": {name: accuracies(runs).mean() for name, runs in scored.items()},
         "clipped": {name: 100 * np.mean([run.measured.clipped for run in runs]) for name, runs in scored.items()},
         "verdict": "not tested" if LONG not in results.study.stages else "",
-        "kinds": len(scored),
         "runs": len(results.runs),
-        "tries": [failed(run) for cell in results.study.cells for run in results.tries(cell)],
-        "settings_each": {len(results.study.grid(cell)) for cell in results.study.cells},
+        "failed_tries": {arm: (sum(map(failed, of)), len(of)) for arm, of in tries.items()},
+        "settings": {arm: len({run.setting for run in of}) for arm, of in tries.items()},
+        "superfluous": len(results.superfluous),
         "failed": sum(failed(run) for runs in scored.values() for run in runs),
         "diverged": sum(run.diverged for run in results.runs),
         "untried": {cell.arm: results.untried(cell) for cell in results.finished},
@@ -228,15 +236,10 @@ def numbers(results: Results) -> dict:
 
 
 def figure(results: Results) -> Figure:
-    """Draw training loss by epoch: every seed faint, the median of an arm bold; a diverged run is at the guess."""
-    figure, axes = new_figure("Orthogonal weights do no worse than gates, ReZero better", 4.2)
-    for cell in results.finished:
-        style = {"label": cell.arm, "center": np.median, "color": arm_color(cell.arm)}
-        draw_losses(axes, results.scored(cell), CHANCE_LOSS, **style)
-    draw_level(axes, CHANCE_LOSS, "chance")
-    axes.set_ylabel("training loss")
-    label_ends(axes)
-    return figure
+    """Draw the orders of the final training loss of each finished net, the lowest first: a small dot is a run."""
+    orders = {cell.arm: results.judged(results.scored(cell)) for cell in results.finished}
+    rows = dict(sorted(orders.items(), key=lambda row: row[1].mean()))
+    return rows_figure("At 100 layers ReZero fits best", rows, "log₁₀ of the training loss")
 
 
 FIGURES = {"hundred_layers.png": figure}

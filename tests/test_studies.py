@@ -76,18 +76,15 @@ def results(name: str) -> dict[str, Results]:
 
 @every_study
 def test_a_committed_log_holds_the_runs_that_its_study_asks_for(name):
+    texts = "".join(page.read_text("utf-8") for page in PAGES)
     for ending in committed(name):
         of = results(name)[ending]
         assert of.finished, ending
         assert not (of.next_tasks() and of.finished == [*of.study.cells])
-        page = re.search(r"(\d+) runs? that the study no longer asks for", page_of(name))
+        page = re.search(rf"{name}\.json holds (\d+) runs? that the study no longer asks for", texts)
         assert len(of.superfluous) == int(page[1] if page else 0), ending
         if name != "using_depth":  # which tells of the cells that are finished
             assert not of.next_tasks(), ending
-
-
-def page_of(name: str) -> str:
-    return next(text for text in (page.read_text("utf-8") for page in PAGES) if f"quoted from {name}\n" in text)
 
 
 @pytest.mark.parametrize(

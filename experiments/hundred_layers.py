@@ -205,13 +205,13 @@ def words_of(leads: Mapping[tuple[str, str], Difference]) -> dict[tuple[str, str
 
 
 def compare(results: Results) -> dict[str, dict]:
-    """Return by family and other net how many times higher its loss is, and the word, in its family and in all."""
+    """Return by family and other net the lead of highway nets in orders, and the word, in its family and in all."""
     orders, leads, words = {cell.arm: results.judged(results.scored(cell)) for cell in results.finished}, {}, {}
     for of, (highway, others) in FAMILIES.items():
         if {highway, *others} <= orders.keys():
             family = {(of, other): welch(orders[other], orders[highway]) for other in others}
             leads, words = leads | family, words | words_of(family)
-    return {"higher": {of: 10**lead.value for of, lead in leads.items()}, "word": words, "among_all": words_of(leads)}
+    return {"lead": {of: lead.interval() for of, lead in leads.items()}, "word": words, "among_all": words_of(leads)}
 
 
 def numbers(results: Results) -> dict:

@@ -84,9 +84,9 @@ Highway nets with ReLU ahead of all four with ReLU: highway blocks lower the tra
 say whether gates must see the input. Alike with one, or behind it: that one does as well or better. Else the comparison
 is inconclusive beside those that are named.
 
-The main README says that orthogonal weights lower the loss of plain nets tenfold "in a shorter study": that number
-follows the wide grids. Where highway nets with tanh are no longer behind plain orthogonal ones, it adds that they are
-not; highway nets with ReLU ahead of all four become a sentence of its paragraph on findings.
+Added (NEXT) after all results above: nets of one layer, of 71 tanh units and of 707, which have as many parameters as
+the deep nets, from glorot weights, tuned as in the wide grids. No rule judges them. Their loss and test accuracy are
+told beside those of the deep nets, as whether depth is worth anything in this regime.
 """
 
 import math
@@ -142,6 +142,7 @@ RELU_ARMS = {
     "residual, scaled, ReLU": Arm(RELU, WIDE | {"p": (1.25, 1.0, 0.75)}, scaled_fields),
     "ReZero, ReLU": Arm(RELU | NUMBER, WIDE | {"s": (0.03, 0.1, 0.3)}, rezero_fields),
 }
+ONE_LAYER = {"one layer": 71, "one layer, as large": 707}  # units
 OTHERS = ("plain", "plain, orthogonal", "residual, scaled", "ReZero")
 FAMILIES = {  # highway nets, and those with which they are compared
     "tanh": ("highway", OTHERS),
@@ -173,7 +174,10 @@ def log_loss(run: StudyRun) -> float:
 def study(arms: Mapping[str, Arm], growth: int) -> Study:
     return Study(
         arms,
-        [Cell(name, arm.units, LAYERS - 1) for name, arm in arms.items()],
+        [
+            Cell(name, ONE_LAYER.get(name, arm.units), (name not in ONE_LAYER) * (LAYERS - 1))
+            for name, arm in arms.items()
+        ],
         stages=(
             Stage((100,), FIRST_EPOCHS),
             Stage((100, 101), EPOCHS, best=FINALISTS),
@@ -188,6 +192,8 @@ def study(arms: Mapping[str, Arm], growth: int) -> Study:
 
 FIRST = study(arms(RATES), growth=0)
 STUDY = study(arms(WIDE_RATES) | RELU_ARMS, growth=4)
+SHALLOW = Arm(GLOROT | PLAIN, WIDE | {"init_gain": GAINS})
+NEXT = study(arms(WIDE_RATES) | RELU_ARMS | dict.fromkeys(ONE_LAYER, SHALLOW), growth=4)
 
 
 def word(lead: Difference, p: float) -> str:

@@ -71,12 +71,6 @@ What outcomes mean, each in the setting that each kind of net has chosen here, a
   depth, which the paper does not claim: it claims that they help to train.
 - *Inconclusive* supports nothing, and is told with its interval.
 
-What the main README's row on the sum will say (written when ten of the 60 scored highway runs were missing). Primary
-*falls behind*: "where depth pays, highway nets use it less than residual nets" (later: "fall behind", as one depth is
-compared), with the two accuracies of this study. *As good as*: they use it as well. *Outperforms*: they use it better.
-*Inconclusive*: whether they use it as well is open. The caveat on narrow grids goes; untried neighbours of a choice are
-named in its place.
-
     python -m experiments using_depth run --jobs 2
 """
 

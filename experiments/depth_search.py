@@ -253,7 +253,6 @@ def numbers(results: Results) -> dict:
     orders = {
         "finished": lead(long, 100),
         "all": lead(long, 100, diverged=True),
-        "best": lead(best, 100, diverged=True),
         "guesses": lead(long, 100, diverged=True, value=loss_as_guess),
     }
     judged = leads | {"orders": {of: found._replace(value=found.value - ORDERS) for of, found in orders.items()}}

@@ -87,7 +87,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
     """Return what pages quote; by bias, or by the name of a net that has none.
 
     chose    how many of its pairs chose a rate, by start and rate
-    example  nets that learn at the rate at which most do, of the grid of biases and rates
+    example  nets that learn at each rate, of the grid of biases and rates
     """
     whole, (cell,) = results[""], results["by-rate"].study.cells
     scores = {BIASES.get(arm, arm): of for arm, of in scores_of(whole).items()}
@@ -100,7 +100,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "learn": {of: int((found > LEARNT).sum()) for of, found in scores.items()},
         "lead": {of: interval((found - without).mean(axis=0)) for of, found in scores.items()},
         "chose": Counter((BIASES.get(cell.arm, cell.arm), *whole.chosen(cell)) for cell in whole.finished),
-        "example": {bias: max((of > LEARNT).sum() for at, of in rates.items() if at[0] == bias) for bias, _ in rates},
+        "example": {bias: [(of > LEARNT).sum() for at, of in rates.items() if at[0] == bias] for bias, _ in rates},
         "diverged": sum(run.diverged for of in results.values() for run in of.runs),
     }
 

@@ -1,9 +1,11 @@
 """What experiments share beside their engine: how they are found, levels of guessing, runs by their settings."""
 
+import base64
 import functools
 import hashlib
 import importlib
 import math
+import zlib
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +24,16 @@ FEW_EPOCHS = {"dropout": 0.25, "lr": 0.03}  # of convolutional nets, chosen by c
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file; raises InputError if it cannot be read."""
     return hashlib.sha256(read_bytes(path)).hexdigest()
+
+
+def packed(numbers: np.ndarray) -> str:
+    """Return bytes, compressed, in base64."""
+    return base64.b64encode(zlib.compress(numbers.tobytes(), 9)).decode()
+
+
+def unpacked(text: str) -> np.ndarray:
+    """Return the bytes (n,) that were `packed`."""
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8)
 
 
 @functools.cache

@@ -1,8 +1,8 @@
 """Section 2.2: which gate bias suits a convolutional net of 10, of 20, of 30 layers?
 
 The paper suggests b_T = -1, -2 and -3 for about these depths, "as a general guideline", and shows no numbers for it.
-Here every bias is tried at every depth, on table 1's net and two deeper ones of the same kind, beside plain nets. The
-paper counts the first convolution and the dense layer, too, so these nets have 8, 18 and 28 blocks. Runs of one seed
+Here every bias is tried at every depth, on table 1's net with 8 maps and two deeper ones, beside plain nets. The paper
+counts the first convolution and the dense layer, too, so these nets have 8, 18 and 28 blocks. Runs of one seed
 share images, batches and the weights' random numbers, so biases are compared seed by seed.
 
 Three seeds show little. The study "new-seeds" has ten others at the two greater depths, where nets may fail to learn.

@@ -220,7 +220,9 @@ def figure(results: Mapping[str, Results]) -> Figure:
     by_dataset = dict(sorted(by_dataset.items(), reverse=True))  # MNIST first
     rows = [*map(len, by_dataset.values())]
     height = 0.8 + 0.75 * len(rows) + 0.3 * sum(rows)
-    figure, grid = new_figure("Plain nets do about as well", height, nrows=len(rows), height_ratios=rows, squeeze=False)
+    figure, grid = new_figure(
+        "On MNIST plain nets do about as well", height, nrows=len(rows), height_ratios=rows, squeeze=False
+    )
     for axes, (dataset, nets) in zip(grid[:, 0], by_dataset.items(), strict=True):
         names = []
         for row, ((net, block), runs) in enumerate(nets):

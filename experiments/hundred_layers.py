@@ -96,6 +96,7 @@ from functools import partial
 import numpy as np
 from matplotlib.figure import Figure
 
+from highway_lab.intervals import Estimate, welch
 from highway_networks import rounded
 
 from . import study_command
@@ -103,7 +104,7 @@ from .blocks import rezero_fields, scaled_fields
 from .claims import LOSS_MARGIN
 from .common import CHANCE_LOSS
 from .common_figures import rows_figure
-from .comparisons import LEVEL, Difference, holm, welch
+from .comparisons import LEVEL, holm
 from .partly_frozen import ArmConfig
 from .study import Arm, Cell, Results, Stage, Study, StudyRun, accuracies
 
@@ -195,7 +196,7 @@ SHALLOW = Arm(GLOROT | PLAIN, WIDE | {"init_gain": GAINS})
 STUDY = study(arms(WIDE_RATES) | RELU_ARMS | dict.fromkeys(ONE_LAYER, SHALLOW), growth=4)
 
 
-def word(lead: Difference, p: float) -> str:
+def word(lead: Estimate, p: float) -> str:
     """Say by the rules whether highway nets are ahead of another net, behind it, or alike."""
     side = "inconclusive" if p >= LEVEL else "ahead" if lead.value > 0 else "behind"
     within = lead.interval()
@@ -204,7 +205,7 @@ def word(lead: Difference, p: float) -> str:
     return side
 
 
-def words_of(leads: Mapping[tuple[str, str], Difference]) -> dict[tuple[str, str], str]:
+def words_of(leads: Mapping[tuple[str, str], Estimate]) -> dict[tuple[str, str], str]:
     """Return the words of leads that are one family."""
     return dict(zip(leads, map(word, leads.values(), holm([lead.p for lead in leads.values()])), strict=True))
 

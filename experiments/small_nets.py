@@ -68,7 +68,7 @@ def numbers(results: Results) -> dict:
 def figure(results: Results) -> Figure:
     """Draw the test accuracy of each net: a faint dot is a seed, a bold one their mean."""
     rows = {cell.arm: accuracies(runs) for cell, runs in results.by_cell().items()}
-    figure = rows_figure("Mending a net by tuning needs luck", rows, "test accuracy (%); dashed: guessing")
+    figure = rows_figure("Mending 50 plain blocks by tuning needs luck", rows, "test accuracy (%); dashed: guessing")
     figure.axes[0].axvline(100 * CHANCE, color=INK, linewidth=1, linestyle=(0, (3, 5)))
     figure.axes[0].set_xlim(0, 100)
     return figure

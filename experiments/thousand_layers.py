@@ -181,6 +181,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
 
     found    of the longest runs of 1,000 blocks: accuracy in %, points over no blocks, points lost with all closed
     shares   of an input that 1,000 untrained blocks copy to their end, Π(1 − mean T)
+    early    points over no blocks of 1,000 blocks from −6, after EPOCHS
     losses   points that 1,000 blocks lose against 100; `gains`: that the best residual net gains over fewer, by blocks
     """
     short, long = nets(results, "", "residual"), nets(results, "long")
@@ -226,6 +227,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "losses": losses,
         "gains": gains,
         "over_highway": over_highway,
+        "early": lead(short[HIGHWAY[-6.0], DEEPEST], short[NO_BLOCKS, 0]),
         "rivals": [rival, best],
     }
 

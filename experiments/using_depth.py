@@ -80,12 +80,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of
-from highway_lab.intervals import Interval
+from highway_lab.intervals import Interval, welch
 from highway_networks import Dataset
 
 from . import study_command
 from .common_figures import rows_figure
-from .comparisons import LEVEL, judge_family, welch
+from .comparisons import LEVEL, judge_family
 from .digit_pairs import pair_digits
 from .study import DIVERGED, Arm, Cell, Results, Setting, Stage, Study, StudyRun, Task, accuracies
 
@@ -179,7 +179,7 @@ def compare(results: Results) -> dict[tuple[str, int], tuple[Interval, str]]:
         highway, *rivals = (accuracies(results.scored(of)) for of in (FIRST["highway"], *cells))
         leads = {(of.arm, of.depth): welch(highway, rival) for of, rival in zip(cells, rivals, strict=True)}
         words = judge_family(leads, MARGIN)
-        told |= {of: (leads[of].interval(LEVEL / len(leads)), words[of]) for of in leads}
+        told |= {of: (leads[of].interval(1 - LEVEL / len(leads)), words[of]) for of in leads}
     return told
 
 

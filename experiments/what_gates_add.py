@@ -115,15 +115,9 @@ it, and their new setting is better than their old one (the paired 95 % interval
 behind, the deficit stands; if the word is *inconclusive*, or their choice has an untried neighbour, nothing is said of
 the cause. From −8 the next b_T is −16; between them nothing is tried.
 
-The main README's "a whole copy of the input can beat a gated one" stays if highway nets still fall behind ReZero or
-scaled residual nets in accuracy; else it says that a gated copy is as good, or better. "Plain nets from orthogonal
-weights are as accurate" stays if highway nets are as good as these; else it names which of the two is ahead, or that it
-is open. "On MNIST, depth is a poor use of parameters" stays if the best wide net is ahead of the best deep one.
-
     python -m experiments what_gates_add run --study STUDY     each study of STUDY has its log; resumable
 """
 
-import base64
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -133,6 +127,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of
+from highway_lab.intervals import Estimate, mean_of
 from highway_lab.logs import grouped
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet
@@ -140,9 +135,9 @@ from highway_networks import Dataset, DeepNet
 from . import study_command
 from .blocks import rezero_fields, scaled_fields
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN
-from .common import CHANCE_LOSS
+from .common import CHANCE_LOSS, packed, unpacked
 from .common_figures import rows_figure
-from .comparisons import BEHIND, OUTPERFORMS, Difference, judge_family, over_seeds, over_seeds_and_images
+from .comparisons import BEHIND, OUTPERFORMS, judge_family, over_seeds_and_images
 from .digit_pairs import pair_digits
 from .flow import Flow, measure_flow
 from .partly_frozen import ArmConfig
@@ -228,7 +223,7 @@ LEAST_EPOCHS = 30  # of runs whose test images are compared one by one, and so a
 class ArmMeasured(Measured):
     """What is measured of a run; what only results have is null in one that chooses.
 
-    right     which test images are classified correctly, a bit each, in base 64; null for short runs, too
+    right     which test images are classified correctly, a bit each, packed; null for short runs, too
     start     of the untrained net, of the first seed that is scored; singular values are those of dx_L/dx_0
     """
 
@@ -250,7 +245,7 @@ def train(task: Task, data: Dataset) -> StudyRun:
         if task.result and common.train_loss is not None and task.config.epochs >= LEAST_EPOCHS:
             starts = range(0, len(x), ROWS)
             found = [net.predict(net.preprocess(x[at : at + ROWS])).argmax(axis=1) for at in starts]
-            right = base64.b64encode(np.packbits(np.concatenate(found) == y)).decode()
+            right = packed(np.packbits(np.concatenate(found) == y))
         return ArmMeasured(**vars(common), right=right, start=start)
 
     return study_command.train(task, data, judged=judged, measure=measure)
@@ -302,34 +297,33 @@ COPY_GRID = {"lr": (COPY_RATE,), "gate_bias": COPY_BIASES}
 of_copy = {"arms": {name: Arm(ARMS[name].options, COPY_GRID) for name in COPIED}, "own": None}
 of_pairs = {"arms": arms(PAIR_BIASES), "criteria": {"accuracy": CRITERIA["accuracy"]}, "own": None}
 scored = Stage(SEEDS, 60, options={"schedule": "cosine"}, result="scored")
+JUDGED = [*filter(is_compared, LONG)]
+WHOLE = [*sized("residual", *WIDE_SIZES[2:]), *sized("residual, gated", *HIGHWAY_SIZES[1:])]
+wider, UNCLIPPED = study(LONG, 20, 60, "cosine", growth=4), "without clipping"
+unclipped = Stage(
+    lambda cell: MORE_SEEDS if cell in JUDGED else (), 60, 1, {"schedule": "cosine", "clip": 0.0}, UNCLIPPED
+)
 STUDY = {  # by the endings of their logs
-    "": study(LONG, 20, 60, "cosine"),
+    "": replace(wider, stages=[*wider.stages, unclipped]),
     "wide": study(WIDE, 20, 60, "cosine"),
     "copy": study(deep(COPIED), 20, 60, "cosine", stages=[scored], **of_copy),
     "short": study(SHORT, 12, 12, "constant"),
     "sum": study(PAIRS, 8, 30, "cosine", **of_pairs),
 }
-FIRST = [*filter(is_compared, LONG)]
-wider = study([*LONG, *deep(COMPARED[:4], 200)], 20, 60, "cosine", growth=4)
-unclipped = Stage(
-    lambda cell: MORE_SEEDS if cell in FIRST else (), 60, 1, {"schedule": "cosine", "clip": 0.0}, "without clipping"
-)
-more_wide = [*sized("residual", *WIDE_SIZES[2:]), *sized("residual, gated", *HIGHWAY_SIZES[1:])]
 NEXT = {
-    "": replace(wider, stages=[*wider.stages, unclipped]),
-    "wide": study([*WIDE, *more_wide], 20, 60, "cosine", growth=4),
-    "constant": study(FIRST, 20, 60, "constant", growth=4),
+    "": replace(STUDY[""], cells=[*LONG, *deep(COMPARED[:4], 200)]),
+    "wide": study([*WIDE, *WHOLE], 20, 60, "cosine", growth=4),
+    "constant": study(JUDGED, 20, 60, "constant", growth=4),
 }
+FIRST = {"": study(LONG, 20, 60, "cosine")}  # before its grids grew
 
 
 # ---------------------------------------------------------------------------------------- what was found
 
 HIGHWAY, BEST_SHALLOW = TaskCell("highway", 50, 100), "best shallow net"
-KINDS = {  # that families compare, by the endings of their logs
-    "": {**{cell.arm: [cell] for cell in deep(COMPARED)}, BEST_SHALLOW: [of for of in FIRST if of.depth <= SHALLOW]},
-    "wide": grouped(WIDE, lambda cell: cell.arm),
-    "sum": grouped([cell for cell in PAIRS if cell.hidden == 100], lambda cell: cell.arm),
-}
+DEEP = {**{cell.arm: [cell] for cell in deep(COMPARED)}, BEST_SHALLOW: [of for of in JUDGED if of.depth <= SHALLOW]}
+WIDE_KINDS = grouped(WIDE, lambda cell: cell.arm)
+OF_PAIRS = grouped([cell for cell in PAIRS if cell.hidden == 100], lambda cell: cell.arm)
 PASSED = 0.01  # of the largest singular value: directions above it count as passed on
 
 
@@ -341,16 +335,15 @@ def right_images(run: StudyRun) -> np.ndarray:
     """Return which test images a run classifies correctly (n,), 1 or 0; that of guessing for each if it diverged."""
     if run.diverged:
         return np.full(run.config.n_test, run.accuracy)
-    bits = np.frombuffer(base64.b64decode(run.measured.right), np.uint8)
-    return np.unpackbits(bits, count=run.config.n_test).astype(float)
+    return np.unpackbits(unpacked(run.measured.right), count=run.config.n_test).astype(float)
 
 
-def compare(runs: Sequence[StudyRun], others: Sequence[StudyRun], criterion: str = "accuracy") -> Difference:
+def compare(runs: Sequence[StudyRun], others: Sequence[StudyRun], criterion: str = "accuracy") -> Estimate:
     """Return by how much runs are better than others, over the seeds of both: in points, or in orders of magnitude."""
     theirs = {run.config.seed: run for run in others}
     pairs = [(run, theirs[run.config.seed]) for run in runs if run.config.seed in theirs]
     if criterion == "loss":
-        return over_seeds([log_loss(other) - log_loss(run) for run, other in pairs])
+        return mean_of([log_loss(other) - log_loss(run) for run, other in pairs])
     return over_seeds_and_images(100 * np.array([right_images(run) - right_images(other) for run, other in pairs]))
 
 
@@ -359,11 +352,13 @@ def best(results: Results, kinds: Mapping[str, Sequence[TaskCell]], criterion: s
     return {kind: min(cells, key=lambda of: results.quality(of, criterion)) for kind, cells in kinds.items()}
 
 
-def family(results: Results, of: str, criterion: str = "accuracy") -> dict[str, Difference]:
+def family(
+    results: Results, kinds: Mapping[str, Sequence[TaskCell]], criterion: str = "accuracy", result: str = "scored"
+) -> dict[str, Estimate]:
     """Return by how much highway nets are better than each other kind, in the sizes and settings that were best."""
-    cells = best(results, KINDS[of], criterion)
-    highway = results.scored(cells.pop("highway"), criterion)
-    return {kind: compare(highway, results.scored(cell, criterion), criterion) for kind, cell in cells.items()}
+    cells = best(results, kinds, criterion)
+    highway = results.scored(cells.pop("highway"), criterion, result)
+    return {kind: compare(highway, results.scored(cell, criterion, result), criterion) for kind, cell in cells.items()}
 
 
 def passed_on(results: Results, arm: str) -> tuple[int, int]:
@@ -373,11 +368,24 @@ def passed_on(results: Results, arm: str) -> tuple[int, int]:
     return int(np.sum(values > PASSED * np.nanmax(values))), len(values)
 
 
+def families(results: Mapping[str, Results], first: Mapping[str, Results]) -> dict[str, dict[Any, Estimate]]:
+    """Return by name by how much highway nets are better than others, in each family.
+
+    `accuracy` and `loss` are the first comparison, which others repeat: on the first grids, and without clipping.
+    """
+    regimes = {"": (results[""], "scored"), "first ": (first[""], "scored"), "unclipped ": (results[""], UNCLIPPED)}
+    return {
+        **{f"{name}{of}": family(at, DEEP, of, stage) for name, (at, stage) in regimes.items() for of in CRITERIA},
+        "wide": family(results["wide"], WIDE_KINDS),
+        "sum": family(results["sum"], OF_PAIRS),
+    }
+
+
 def numbers(results: Mapping[str, Results]) -> dict:
     """Return what pages quote: accuracies in %, by the name of a net, and by how many points it is ahead of highway.
 
     The nets of 60 epochs are `long`, those of twelve `short`; leads are over 100 highway blocks. `beside`: the word of
-    the other net. `at_an_end`: whether a wide net, or a deep one of the sum, chose an end of its grid.
+    the other net. `at_an_end`: whether a deep net of the sum chose an end of its grid.
     """
     parts = {"long": ("", "wide"), "short": ("short",), "sum": ("sum",)}
     runs = {
@@ -385,19 +393,26 @@ def numbers(results: Mapping[str, Results]) -> dict:
         for of in parts
     }
     scores = {of: {name: accuracies(each) for name, each in runs[of].items()} for of in parts}
+    unclipped = {name_of(cell): accuracies(results[""].scored(cell, result=UNCLIPPED)) for cell in JUDGED}
     copied = {cell.arm: results["copy"].settings(cell) for cell in results["copy"].finished}
-    leads = {of: family(results[""], "", of) for of in CRITERIA}
-    leads |= {of: family(results[of], of) for of in ("wide", "sum")}
+    done = {(of, name_of(cell)): cell for of in ("", "wide", "short") for cell in results[of].finished}
+    first = {of: Results(study, results[of].runs) for of, study in FIRST.items()}
+    leads = families(results, first)
     leads["copy"] = {of[1]: compare(runs, copied["highway"][of]) for of, runs in copied["residual, gated"].items()}
-    word = {of: judge_family(found, {"loss": LOSS_MARGIN}.get(of, ACCURACY_MARGIN)) for of, found in leads.items()}
-    highway, sizes = name_of(HIGHWAY), {"wide": WIDE, "sum": [cell for cell in PAIRS if cell.depth >= 10]}
+    word = {
+        of: judge_family(each, LOSS_MARGIN if of.endswith("loss") else ACCURACY_MARGIN) for of, each in leads.items()
+    }
     return {
         "long": {name: each.mean() for name, each in scores["long"].items()},
+        "unclipped": {name: each.mean() for name, each in unclipped.items()},
         "pairs": {name: each.mean() for name, each in scores["sum"].items()},
         "clipped": {name: 100 * np.mean([run.measured.clipped for run in each]) for name, each in runs["long"].items()},
-        "best": {of: {kind: name_of(cell) for kind, cell in best(results[of], KINDS[of]).items()} for of in KINDS},
+        "best": {
+            "": {kind: name_of(cell) for kind, cell in best(results[""], DEEP).items()},
+            "wide": {kind: name_of(cell) for kind, cell in best(results["wide"], WIDE_KINDS).items()},
+        },
         "ahead": {
-            of: {name: np.mean(each - scores[of][highway][: len(each)]) for name, each in scores[of].items()}
+            of: {name: np.mean(each - scores[of][name_of(HIGHWAY)][: len(each)]) for name, each in scores[of].items()}
             for of in ("long", "short")
         },
         "word": word,
@@ -405,14 +420,18 @@ def numbers(results: Mapping[str, Results]) -> dict:
             name: {OUTPERFORMS: BEHIND, BEHIND: OUTPERFORMS}.get(of, of) for name, of in word["accuracy"].items()
         },
         "lead": leads,
+        "kept": [first[""].chosen(cell) == results[""].chosen(cell) for cell in deep(COMPARED)],
         "widest": max(lead.interval().half for lead in leads["accuracy"].values()),
         "copy": {(arm, of[1]): accuracies(copied[arm][of]).mean() for arm in COPIED for of in copied[arm]},
         "passed_on": {arm: passed_on(results["short"], arm) for arm in MAIN},
-        "highway_bias": results[""].chosen(HIGHWAY)[1],
-        "at_an_end": {of: [bool(results[of].untried(cell)) for cell in cells] for of, cells in sizes.items()},
+        "chosen": {of: results[of[0]].chosen(cell) for of, cell in done.items()},
+        "untried": {of: results[of[0]].untried(cell) for of, cell in done.items()},
+        "settings": {of: len({run.setting for run in results[of[0]].tries(cell)}) for of, cell in done.items()},
+        "at_an_end": [bool(results["sum"].untried(cell)) for cell in PAIRS if cell.depth >= 10],
         "epochs": {of: results[parts[of][0]].study.stages[-1].epochs for of in parts},
         "lowest": min(scores["sum"]["highway, 10 blocks of 100"]),
         "diverged": sum(run.diverged for of in results.values() for run in of.runs),
+        "superfluous": {of: len(each.superfluous) for of, each in results.items()},
     }
 
 
@@ -424,7 +443,7 @@ def figure(results: Mapping[str, Results]) -> Figure:
     shown = [("", cell) for cell in results[""].finished if cell.depth == 100] if "" in results else []
     if shown and "wide" in results and results["wide"].finished:
         wide = best(results["wide"], grouped(results["wide"].finished, lambda cell: cell.arm))
-        shown += [("", best(results[""], KINDS[""])[BEST_SHALLOW]), *(("wide", cell) for cell in wide.values())]
+        shown += [("", best(results[""], DEEP)[BEST_SHALLOW]), *(("wide", cell) for cell in wide.values())]
     errors = {name_of(cell): 100 - accuracies(results[of].scored(cell)) for of, cell in shown}
     rows = dict(sorted(errors.items(), key=lambda row: row[1].mean()))
     return rows_figure("At 100 blocks a whole copy can beat a gated one", rows, "test error (%) after 60 epochs")

@@ -41,34 +41,52 @@ class Interval(NamedTuple):
         return f"{self.value:{form.replace('.', 'z.')}}{half}"
 
 
-def interval(values: Sequence[Any] | np.ndarray) -> Interval:
+class Estimate(NamedTuple):
+    """A mean, or a difference of means: its standard error (infinite of a single run), Student's degrees of freedom."""
+
+    value: float
+    se: float
+    df: float
+
+    def interval(self, level: float = LEVEL) -> Interval:
+        from scipy.stats import t  # imports in half a second
+
+        return Interval(self.value, self.se * float(t.ppf((1 + level) / 2, self.df)))
+
+    @property
+    def p(self) -> float:
+        """Two-sided p of 0."""
+        from scipy.stats import t
+
+        return float(2 * t.sf(abs(self.value) / self.se, self.df)) if self.se else float(not self.value)
+
+
+def mean_of(values: Sequence[Any] | np.ndarray) -> Estimate:
     """Return the mean over independent runs; NaN of none, and if one has null, as of a score that is no number."""
     values = np.array(values, float)
     if (n := len(values)) < 2:
-        return Interval(values[0] if n else np.nan, np.inf)
-    return about(float(values.mean()), float(values.std(ddof=1) / np.sqrt(n)), n - 1)
+        return Estimate(values[0] if n else np.nan, np.inf, 1)
+    return Estimate(float(values.mean()), float(values.std(ddof=1) / np.sqrt(n)), n - 1)
+
+
+def welch(a: Sequence[float], b: Sequence[float]) -> Estimate:
+    """Return mean(a) − mean(b) over independent runs of unequal variances (Welch 1947)."""
+    value, n = float(np.mean(a) - np.mean(b)), [len(of) for of in (a, b)]
+    if min(n) < 2:
+        return Estimate(value, np.inf, 1)
+    parts = [float(np.var(of, ddof=1)) / len(of) for of in (a, b)]
+    below = sum(part**2 / (size - 1) for part, size in zip(parts, n, strict=True))
+    return Estimate(value, float(np.sqrt(sum(parts))), sum(parts) ** 2 / below if below else sum(n) - 2)
+
+
+def interval(values: Sequence[Any] | np.ndarray) -> Interval:
+    """Return the interval of `mean_of`."""
+    return mean_of(values).interval()
 
 
 def difference(a: Sequence[float], b: Sequence[float]) -> Interval:
-    """Return mean(a) − mean(b) over independent runs of unequal variances; NaN of none."""
-    return about(*welch(a, b)) if len(a) and len(b) else interval([])
-
-
-def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float, float]:
-    """Return mean(a) − mean(b), its standard error and the degrees of freedom (Welch 1947); ∞ of single runs."""
-    value, n = float(np.mean(a) - np.mean(b)), [len(of) for of in (a, b)]
-    if min(n) < 2:
-        return value, np.inf, 1
-    parts = [float(np.var(of, ddof=1)) / len(of) for of in (a, b)]
-    below = sum(part**2 / (size - 1) for part, size in zip(parts, n, strict=True))
-    return value, float(np.sqrt(sum(parts))), sum(parts) ** 2 / below if below else sum(n) - 2
-
-
-def about(value: float, se: float, df: float, level: float = LEVEL) -> Interval:
-    """Return a value, whose standard error has so many degrees of freedom, with its interval."""
-    from scipy.stats import t  # imports in half a second
-
-    return Interval(value, se * float(t.ppf((1 + level) / 2, df)))
+    """Return the interval of `welch`; NaN of none."""
+    return welch(a, b).interval() if len(a) and len(b) else interval([])
 
 
 def judge(between: Interval, margin: float) -> str:

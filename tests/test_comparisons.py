@@ -5,16 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from experiments.comparisons import Difference, holm, judge_family, over_seeds, over_seeds_and_images, welch
+from experiments.comparisons import holm, judge_family, over_seeds_and_images
 from highway_lab.console import count_of
-from highway_lab.intervals import Interval, difference, interval, judge
+from highway_lab.intervals import Estimate, Interval, difference, interval, judge, mean_of, welch
 
 
 def test_the_interval_over_seeds_is_students():
     from scipy.stats import ttest_1samp
 
     differences = [0.1, 0.4, -0.2, 0.3, 0.25]
-    found, expected = over_seeds(differences), ttest_1samp(differences, 0)
+    found, expected = mean_of(differences), ttest_1samp(differences, 0)
     low, high = expected.confidence_interval(0.95)
     assert (found.interval().low, found.interval().high) == (pytest.approx(low), pytest.approx(high))
     assert found.p == pytest.approx(expected.pvalue)
@@ -44,7 +44,7 @@ def test_the_standard_error_is_that_of_a_two_way_analysis_of_variance():
 
 def test_without_images_that_differ_it_is_that_over_seeds():
     differences = np.repeat([[0.1], [0.4], [-0.2], [0.3]], 50, axis=1)
-    found, expected = over_seeds_and_images(differences), over_seeds([0.1, 0.4, -0.2, 0.3])
+    found, expected = over_seeds_and_images(differences), mean_of([0.1, 0.4, -0.2, 0.3])
     assert (found.value, found.se) == (pytest.approx(expected.value), pytest.approx(expected.se))
     same = over_seeds_and_images(np.zeros((4, 50)))
     assert (same.value, same.se, same.p) == (0, 0, 1)
@@ -80,8 +80,8 @@ def test_holm_multiplies_by_the_number_of_tests_that_are_left_and_keeps_the_orde
     ],
 )
 def test_the_words_of_a_family(value, se, word):
-    family = {"it": Difference(value, se, 19)}
-    assert judge_family(family | {other: Difference(0.0, 1.0, 19) for other in range(7)}, 0.5)["it"] == word
+    family = {"it": Estimate(value, se, 19)}
+    assert judge_family(family | {other: Estimate(0.0, 1.0, 19) for other in range(7)}, 0.5)["it"] == word
     if se == 0.15:
         assert judge_family(family, 0.5) == {"it": "outperforms"}
 

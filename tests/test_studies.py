@@ -4,7 +4,6 @@ import math
 import os
 import re
 import zlib
-from base64 import b64encode
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
@@ -29,13 +28,12 @@ from experiments import (
 )
 from experiments.__main__ import STUDIES
 from experiments.claims import Verdict
-from experiments.common import CHANCE_LOSS, load
-from experiments.comparisons import Difference
+from experiments.common import CHANCE_LOSS, load, packed
 from experiments.flow import block_gradients
 from experiments.quotes import errors
 from experiments.study import Cell, Results, Study, StudyRun
 from experiments.study_command import StudyLog, train, train_task
-from highway_lab.intervals import Interval
+from highway_lab.intervals import Estimate, Interval
 from highway_lab.training import Training
 from highway_networks import DeepNet, as_inputs
 from pages import QUOTED
@@ -81,7 +79,8 @@ def test_a_committed_log_holds_the_runs_that_its_study_asks_for(name):
         of = results(name)[ending]
         assert of.finished, ending
         assert not (of.next_tasks() and of.finished == [*of.study.cells])
-        page = re.search(rf"{name}\.json holds (\d+) runs? that the study no longer asks for", texts)
+        log = re.escape(load(name).log_path(ending).name)
+        page = re.search(rf"{log} holds (\d+) runs? that the study no longer asks for", texts)
         assert len(of.superfluous) == int(page[1] if page else 0), ending
         if name != "using_depth":  # which tells of the cells that are finished
             assert not of.next_tasks(), ending
@@ -282,7 +281,7 @@ def test_mean_gates_are_those_of_the_highway_net_of_the_same_seed_for_every_imag
 def test_the_words_of_hundred_layers(value, half, p, word):
     from scipy.stats import t
 
-    assert hundred_layers.word(Difference(value, half / t.ppf(0.975, 8), 8), p) == word
+    assert hundred_layers.word(Estimate(value, half / t.ppf(0.975, 8), 8), p) == word
 
 
 YES, NO, OPEN, PARTLY = Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE, Verdict.PARTLY
@@ -430,7 +429,7 @@ BETTER, ALIKE, WORSE = "outperforms", "as good as", "falls behind"
 
 
 def test_a_lead_is_paired_by_seed_and_image():
-    bits = [b64encode(of).decode() for of in (b"\xff\x00", b"\xf0\x0f", b"\x0f\xf0")]
+    bits = [packed(np.array(of, np.uint8)) for of in ([255, 0], [240, 15], [15, 240])]
     task = small_task("what_gates_add")
     runs = []
     for seed, right in enumerate(bits):

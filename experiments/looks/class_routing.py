@@ -102,7 +102,7 @@ def draw_classes(part: FigureBase, shown: tuple[str, StudyRun, Results]) -> None
     _, run, results = shown
     maps = np.array(run.measured.difference[:DRAWN])  # (K, L, D)
     end = np.quantile(np.abs(maps), SHOWN)
-    found = f"the gates of a class differ, most by less than {round(end, 2) or end:.2g}"
+    found = f"gates of a class minus those of all, colours to ±{round(end, 2) or end:.2g}"
     set_title(part, f"{models.name_shown(run, results)}: {found}")
     grid = part.subplots(nrows=2, ncols=DRAWN // 2, sharex=True, sharey=True)
     for label, (axes, values) in enumerate(zip(grid.flat, maps, strict=True)):

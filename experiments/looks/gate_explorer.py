@@ -7,11 +7,9 @@ a layer's units. The error of the untrained net with layers closed, on the image
 untrained net's weights come from a generator so small that the page draws them, too.
 """
 
-import base64
 import json
 import math
 import re
-import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -31,7 +29,7 @@ from highway_lab.logs import RunLog, read, rounded_all
 from highway_networks import Config, Dataset, DeepNet, InputError, as_inputs, rounded
 
 from .. import common
-from ..common import CHANCE, by_config, points, sha256_of
+from ..common import CHANCE, by_config, packed, points, sha256_of
 from ..study import Results, accuracies
 from . import measurement, models
 from .models import Look
@@ -325,11 +323,6 @@ def as_integers(net: DeepNet) -> tuple[list[float], np.ndarray]:
     factors = [float(abs(matrix).max()) / LARGEST or 1.0 for matrix in matrices]
     multiples = [np.rint(matrix.ravel() / factor) for matrix, factor in zip(matrices, factors, strict=True)]
     return factors, np.concatenate(multiples).astype("<i2")
-
-
-def packed(numbers: np.ndarray) -> str:
-    """Return bytes, compressed, in base64."""
-    return base64.b64encode(zlib.compress(numbers.tobytes(), 9)).decode()
 
 
 def color_table(name: str) -> str:

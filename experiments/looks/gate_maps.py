@@ -29,7 +29,7 @@ from ..claims import judge_better, share_of_nets
 from ..common_figures import SHOWN, draw_map, minus
 from ..study import Results, StudyRun
 from . import models
-from .measurement import DIGITS, SEED, measure_gates
+from .measurement import CLOSED, DIGITS, SEED, measure_gates
 from .models import Look
 
 
@@ -62,16 +62,19 @@ def measure(net: DeepNet, data: Dataset, common: Look) -> GateMaps:
 DATASET, of_net = models.DATASET, models.of_net
 train = partial(models.look, measure=measure)
 STUDY = models.looks(GateMaps, "", "cifar-10", "paper")
+LIMITS = CLOSED, 0.15  # of T, below which a gate counts as closed
 
 
 def numbers(results: Mapping[str, Results]) -> dict:
-    """Return what the page quotes, by data set: the block whose gates are most open, and the verdict on it."""
+    """Return what the page quotes, by data set: the most open block, the verdict, gates closed at limits in %."""
 
     def found(run: StudyRun) -> dict:
-        mean_T = np.mean(run.measured.mean_T, axis=1)
+        seen = run.measured
+        mean_T = np.mean(seen.mean_T, axis=1)
         return {
             "most open": {"block": int(mean_T.argmax()) + 1, "mean T": float(mean_T.max())},
-            "test_score": 100 * run.measured.score,
+            "closed": {of: [100 * np.mean(np.array(T) < of) for T in (seen.sample_T, seen.mean_T)] for of in LIMITS},
+            "test_score": 100 * seen.score,
             "early gates are open": judge_better(share_of_nets([100 * mean_T.max() - 50]), 0),
         }
 

@@ -142,7 +142,9 @@ TICKS = (0.1, 1, 10, 100)  # of errors in %
 def figure(results: Results) -> Figure:
     """Draw, by setting, the error with gates given in all blocks: a row a donor, a dot a net, a bar the mean."""
     groups = by_setting(results)
-    figure, panels = new_figure("The wrong gates cost trained nets accuracy", 3.4, ncols=len(groups), sharey=True)
+    figure, panels = new_figure(
+        "Gates of other classes cost trained nets accuracy", 3.4, ncols=len(groups), sharey=True
+    )
     for axes, (setting, nets) in zip(panels, groups.items(), strict=True):
         for row, (kind, color) in enumerate(KINDS.items()):
             found = errors(nets, kind)

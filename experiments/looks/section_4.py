@@ -149,7 +149,7 @@ def figure(results: Results) -> Figure:
     idle, about = 100 * IDLE, PAPER["idle layers"]
     nets_of = {cell.arm: nets for cell, nets in results.by_cell().items()}
     shares = [np.mean([idle_share(net.measured.trained.errors, idle) for net in nets]) for nets in nets_of.values()]
-    title = f"{min(shares):.0f} to {max(shares):.0f} % of the blocks are idle at {idle:g} points"
+    title = f"Trained: {min(shares):.0f} to {max(shares):.0f} % of the blocks are idle at {idle:g} points"
     figure, grid = new_figure(title, 3.2, ncols=len(nets_of), sharey=True, squeeze=False)
     for axes, (setting, nets) in zip(grid.ravel(), nets_of.items(), strict=True):
         for state, color in (("untrained", FAINT_INK), ("trained", COLORS["highway"])):

@@ -1,15 +1,13 @@
 """Verdicts on claims, and their rules and margins."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import StrEnum
 
-from highway_lab.intervals import Interval, interval
+from highway_lab.intervals import Interval
 
 # Least differences that count, the same in all experiments unless a page argues for another:
 ACCURACY_MARGIN = 0.5  # points of accuracy
 LOSS_MARGIN = 0.3  # orders of magnitude of the training loss
-ONE_NET = 10  # points of a share: a single net's allowance for other seeds, as those of one setting in
-# runs/section_4.json differ by less from their mean
 
 
 class Verdict(StrEnum):
@@ -20,12 +18,6 @@ class Verdict(StrEnum):
     NOT_REPRODUCED = "not reproduced"
     INCONCLUSIVE = "inconclusive"
     NOT_TESTED = "not tested"
-
-
-def share_of_nets(shares: Sequence[float]) -> Interval:
-    """Return the mean of shares in %, one a net, with its interval; of a single net with ONE_NET in its place."""
-    found = interval(shares)
-    return found if len(shares) > 1 else found._replace(half=ONE_NET)
 
 
 def decide(holds: bool, fails: bool) -> Verdict:

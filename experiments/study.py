@@ -375,9 +375,9 @@ class Results:
         """Return what a criterion (the first) says of runs; less is better."""
         return self.study.judge(runs, criterion)
 
-    def untried(self, cell: Any) -> list[str]:
-        """Say of a cell's choice which settings one step from it were never tried: hyperparameter and value of each."""
-        if (setting := self.chosen(cell)) is None:
+    def untried(self, cell: Any, criterion: str | None = None) -> list[str]:
+        """Name the settings one step from a choice (by the first criterion) that were never tried."""
+        if (setting := self.chosen(cell, criterion)) is None:
             return []
         tried = {of: runs for _, rung, _ in self.rungs[cell] for of, runs in rung.items()}
         names, neighbours = self.study.arms[cell.arm].grid, self.study.around(cell, tried, [setting])

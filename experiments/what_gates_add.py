@@ -114,8 +114,6 @@ The deficit of highway nets to another net was one of too narrow a grid if they 
 it, and their new setting is better than their old one (the paired 95 % interval lies above 0). If they still fall
 behind, the deficit stands; if the word is *inconclusive*, or their choice has an untried neighbour, nothing is said of
 the cause. From −8 the next b_T is −16; between them nothing is tried.
-
-    python -m experiments what_gates_add run --study STUDY     each study of STUDY has its log; resumable
 """
 
 import math
@@ -323,7 +321,6 @@ FIRST = {"": study(LONG, 20, 60, "cosine")}  # before its grids grew
 HIGHWAY, BEST_SHALLOW = TaskCell("highway", 50, 100), "best shallow net"
 DEEP = {**{cell.arm: [cell] for cell in deep(COMPARED)}, BEST_SHALLOW: [of for of in JUDGED if of.depth <= SHALLOW]}
 WIDE_KINDS = grouped(WIDE, lambda cell: cell.arm)
-OF_PAIRS = grouped([cell for cell in PAIRS if cell.hidden == 100], lambda cell: cell.arm)
 PASSED = 0.01  # of the largest singular value: directions above it count as passed on
 
 
@@ -368,6 +365,13 @@ def passed_on(results: Results, arm: str) -> tuple[int, int]:
     return int(np.sum(values > PASSED * np.nanmax(values))), len(values)
 
 
+def workable(results: Results, cell: TaskCell) -> int:
+    """Return how many of the settings tried first validate within 2 points of the best of them, with the first seed."""
+    first = {*results.study.grid(cell)}
+    tried = [run for run in results.tries(cell) if run.config.seed == 100 and run.setting in first]
+    return int(np.sum(accuracies(tried) > accuracies(tried).max() - 2))
+
+
 def families(results: Mapping[str, Results], first: Mapping[str, Results]) -> dict[str, dict[Any, Estimate]]:
     """Return by name by how much highway nets are better than others, in each family.
 
@@ -377,7 +381,7 @@ def families(results: Mapping[str, Results], first: Mapping[str, Results]) -> di
     return {
         **{f"{name}{of}": family(at, DEEP, of, stage) for name, (at, stage) in regimes.items() for of in CRITERIA},
         "wide": family(results["wide"], WIDE_KINDS),
-        "sum": family(results["sum"], OF_PAIRS),
+        "sum": family(results["sum"], grouped([cell for cell in PAIRS if cell.hidden == 100], lambda cell: cell.arm)),
     }
 
 
@@ -426,6 +430,8 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "passed_on": {arm: passed_on(results["short"], arm) for arm in MAIN},
         "chosen": {of: results[of[0]].chosen(cell) for of, cell in done.items()},
         "untried": {of: results[of[0]].untried(cell) for of, cell in done.items()},
+        "untried_by_loss": results[""].untried(*deep(["ReZero"]), "loss"),
+        "workable": {cell.arm: workable(results[""], cell) for cell in deep(COMPARED)},
         "settings": {of: len({run.setting for run in results[of[0]].tries(cell)}) for of, cell in done.items()},
         "at_an_end": [bool(results["sum"].untried(cell)) for cell in PAIRS if cell.depth >= 10],
         "epochs": {of: results[parts[of][0]].study.stages[-1].epochs for of in parts},

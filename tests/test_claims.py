@@ -12,7 +12,6 @@ from experiments.claims import (
     judge_as_good,
     judge_better,
     require,
-    share_of_nets,
 )
 from highway_lab.intervals import Interval
 
@@ -51,11 +50,6 @@ def test_better_excludes_zero_and_as_good_excludes_the_margin(lead, better, as_g
 )
 def test_about_is_within_the_margin_on_both_sides(distance, expected):
     assert judge_about(distance, 10) == expected
-
-
-def test_a_single_nets_share_has_an_allowance_for_other_seeds():
-    assert share_of_nets([49.5]) == Interval(49.5, 10)
-    assert share_of_nets([49.0, 51.0]) == Interval(50.0, pytest.approx(12.706, abs=1e-3))
 
 
 def test_a_condition_that_is_not_reproduced_refutes_a_claim():

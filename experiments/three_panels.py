@@ -41,8 +41,8 @@ def mark_means(axes: Axes, results: Results) -> None:
     for cell in first.values():  # those that are compared first lie on top
         if cell.arm in dict(SUM) and cell.depth >= 10:
             error = 100 - accuracies(results.scored(cell)).mean()
-            style = {"color": arm_color(cell.arm), "markersize": 6, "markeredgecolor": "white", "zorder": 4}
-            axes.plot(DEPTHS_OF_PAIRS.index(cell.depth), error, "D", **style)
+            edge = {"markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.4}
+            axes.plot(DEPTHS_OF_PAIRS.index(cell.depth), error, "D", color=arm_color(cell.arm), zorder=4, **edge)
 
 
 def figure() -> Figure:

@@ -303,17 +303,16 @@ unclipped = Stage(
 )
 STUDY = {  # by the endings of their logs
     "": replace(wider, stages=[*wider.stages, unclipped]),
-    "wide": study(WIDE, 20, 60, "cosine"),
+    "wide": study([*WIDE, *WHOLE], 20, 60, "cosine", growth=4),
     "copy": study(deep(COPIED), 20, 60, "cosine", stages=[scored], **of_copy),
     "short": study(SHORT, 12, 12, "constant"),
     "sum": study(PAIRS, 8, 30, "cosine", **of_pairs),
 }
 NEXT = {
     "": replace(STUDY[""], cells=[*LONG, *deep(COMPARED[:4], 200)]),
-    "wide": study([*WIDE, *WHOLE], 20, 60, "cosine", growth=4),
     "constant": study(JUDGED, 20, 60, "constant", growth=4),
 }
-FIRST = {"": study(LONG, 20, 60, "cosine")}  # before its grids grew
+FIRST = {"": study(LONG, 20, 60, "cosine"), "wide": study(WIDE, 20, 60, "cosine")}  # before their grids grew
 
 
 # ---------------------------------------------------------------------------------------- what was found
@@ -321,6 +320,7 @@ FIRST = {"": study(LONG, 20, 60, "cosine")}  # before its grids grew
 HIGHWAY, BEST_SHALLOW = TaskCell("highway", 50, 100), "best shallow net"
 DEEP = {**{cell.arm: [cell] for cell in deep(COMPARED)}, BEST_SHALLOW: [of for of in JUDGED if of.depth <= SHALLOW]}
 WIDE_KINDS = grouped(WIDE, lambda cell: cell.arm)
+WHOLE_KINDS = {"highway": WIDE_KINDS["highway"], **grouped(WHOLE, lambda cell: cell.arm)}
 PASSED = 0.01  # of the largest singular value: directions above it count as passed on
 
 
@@ -381,6 +381,8 @@ def families(results: Mapping[str, Results], first: Mapping[str, Results]) -> di
     return {
         **{f"{name}{of}": family(at, DEEP, of, stage) for name, (at, stage) in regimes.items() for of in CRITERIA},
         "wide": family(results["wide"], WIDE_KINDS),
+        "first wide": family(first["wide"], WIDE_KINDS),
+        "whole": family(results["wide"], WHOLE_KINDS),
         "sum": family(results["sum"], grouped([cell for cell in PAIRS if cell.hidden == 100], lambda cell: cell.arm)),
     }
 
@@ -413,7 +415,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "clipped": {name: 100 * np.mean([run.measured.clipped for run in each]) for name, each in runs["long"].items()},
         "best": {
             "": {kind: name_of(cell) for kind, cell in best(results[""], DEEP).items()},
-            "wide": {kind: name_of(cell) for kind, cell in best(results["wide"], WIDE_KINDS).items()},
+            "wide": {kind: name_of(cell) for kind, cell in best(results["wide"], WIDE_KINDS | WHOLE_KINDS).items()},
         },
         "ahead": {
             of: {name: np.mean(each - scores[of][name_of(HIGHWAY)][: len(each)]) for name, each in scores[of].items()}

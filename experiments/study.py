@@ -364,8 +364,8 @@ class Results:
         return self.study.ranked(tried, criterion)[0] if tried else None
 
     def quality(self, cell: Any, criterion: str | None = None) -> float:
-        """Return the mean of a criterion over the runs by which a finished cell has chosen its setting."""
-        return float(np.mean(self.judged(self.tried(cell)[self.chosen(cell, criterion)], criterion)))
+        """Return the mean of a criterion over the runs by which a finished cell has chosen; equal ones are equal."""
+        return round(float(np.mean(self.judged(self.tried(cell)[self.chosen(cell, criterion)], criterion))), 12)
 
     def scored(self, cell: Any, criterion: str | None = None, result: str = "scored") -> list[StudyRun]:
         """Return a cell's results of a stage in the chosen setting, in the order of their seeds; none if unfinished."""

@@ -298,9 +298,7 @@ scored = Stage(SEEDS, 60, options={"schedule": "cosine"}, result="scored")
 JUDGED = [*filter(is_compared, LONG)]
 WHOLE = [*sized("residual", *WIDE_SIZES[2:]), *sized("residual, gated", *HIGHWAY_SIZES[1:])]
 wider, UNCLIPPED = study(LONG, 20, 60, "cosine", growth=4), "without clipping"
-unclipped = Stage(
-    lambda cell: MORE_SEEDS if cell in JUDGED else (), 60, 1, {"schedule": "cosine", "clip": 0.0}, UNCLIPPED
-)
+unclipped = Stage(lambda of: MORE_SEEDS if of in JUDGED else (), 60, 1, {**scored.options, "clip": 0.0}, UNCLIPPED)
 STUDY = {  # by the endings of their logs
     "": replace(wider, stages=[*wider.stages, unclipped]),
     "wide": study([*WIDE, *WHOLE], 20, 60, "cosine", growth=4),
@@ -367,22 +365,27 @@ def passed_on(results: Results, arm: str) -> tuple[int, int]:
 
 def workable(results: Results, cell: TaskCell) -> int:
     """Return how many of the settings tried first validate within 2 points of the best of them, with the first seed."""
-    first = {*results.study.grid(cell)}
-    tried = [run for run in results.tries(cell) if run.config.seed == 100 and run.setting in first]
+    tried = [run for run in results.tries(cell) if run.config.seed == 100 and run.setting in results.study.grid(cell)]
     return int(np.sum(accuracies(tried) > accuracies(tried).max() - 2))
 
 
-def families(results: Mapping[str, Results], first: Mapping[str, Results]) -> dict[str, dict[Any, Estimate]]:
-    """Return by name by how much highway nets are better than others, in each family.
+def width(results: Mapping[str, Results]) -> dict[str, Estimate]:
+    """Return by how much the best wide highway net is better than the best shallow plain one, and than the deep one."""
+    highway = results["wide"].scored(best(results["wide"], WIDE_KINDS)["highway"])
+    others = {BEST_SHALLOW: best(results[""], DEEP)[BEST_SHALLOW], "deep": HIGHWAY}
+    return {name: compare(highway, results[""].scored(cell)) for name, cell in others.items()}
 
-    `accuracy` and `loss` are the first comparison, which others repeat: on the first grids, and without clipping.
-    """
+
+def families(results: Mapping[str, Results], first: Mapping[str, Results]) -> dict[str, dict[Any, Estimate]]:
+    """Return by name by how much highway nets are better than others, in each family; first `accuracy` and `loss`."""
     regimes = {"": (results[""], "scored"), "first ": (first[""], "scored"), "unclipped ": (results[""], UNCLIPPED)}
     return {
         **{f"{name}{of}": family(at, DEEP, of, stage) for name, (at, stage) in regimes.items() for of in CRITERIA},
         "wide": family(results["wide"], WIDE_KINDS),
         "first wide": family(first["wide"], WIDE_KINDS),
         "whole": family(results["wide"], WHOLE_KINDS),
+        "width": width(results),
+        "first width": width(first),
         "sum": family(results["sum"], grouped([cell for cell in PAIRS if cell.hidden == 100], lambda cell: cell.arm)),
     }
 
@@ -444,10 +447,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
 
 
 def figure(results: Mapping[str, Results]) -> Figure:
-    """Draw the test error of nets of 60 epochs with as many parameters, the best first.
-
-    Of wide nets those that validate best are drawn.
-    """
+    """Draw the test error of nets of 60 epochs with as many parameters; of wide nets, of those that validate best."""
     shown = [("", cell) for cell in results[""].finished if cell.depth == 100] if "" in results else []
     if shown and "wide" in results and results["wide"].finished:
         wide = best(results["wide"], grouped(results["wide"].finished, lambda cell: cell.arm))

@@ -73,6 +73,15 @@ def choices(study, runs):
     return {(cell, of): [run.task for run in results.scored(cell, of)] for cell in study.cells for of in study.criteria}
 
 
+def test_cells_whose_means_are_equal_are_equally_good():
+    """Though floating point says 0.9525 and 0.9524999999999999: then the first of them is taken."""
+    accuracies = {"x": (0.9505, 0.9545), "y": (0.953, 0.952)}
+    criteria = {"accuracy": lambda run: -accuracies[run.cell.arm][run.config.seed - 101]}
+    arms = {name: Arm(ARMS[name].options, {"lr": (1e-3,)}) for name in ARMS}
+    results = whole(replace(STUDY, arms=arms, stages=STAGES[1:], criteria=criteria, growth=0))
+    assert results.quality(CELLS[0]) == results.quality(CELLS[1]) == -0.9525
+
+
 @pytest.mark.parametrize("study", [STUDY, LONG])
 def test_a_study_that_is_killed_after_any_run_ends_as_if_it_had_not_been(study):
     rng, undisturbed = random.Random(0), complete(study)

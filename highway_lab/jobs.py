@@ -313,8 +313,9 @@ def run_missing(
                     progress.write(text)
     except (Interrupted, KeyboardInterrupt) as error:
         safe = len({*tasks} & done.keys() & {results.task_of(result) for result in results.read()})
-        stopped = f"{str(error) or 'stopped by Ctrl-C'}; {safe} of {len(tasks)} runs are safe in {results.path}"
-        raise Interrupted(f"{stopped}; to continue: {to_continue}") from error
+        reason = str(error) or "stopped by a signal, such as Ctrl-C"
+        kept = f"{safe} of {len(tasks)} runs are safe in {results.path}"
+        raise Interrupted(f"{reason}; {kept}; to continue: {to_continue}") from error
     return [done[task] for task in tasks]
 
 

@@ -402,7 +402,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
         for of in parts
     }
     scores = {of: {name: accuracies(each) for name, each in runs[of].items()} for of in parts}
-    unclipped = {name_of(cell): accuracies(results[""].scored(cell, result=UNCLIPPED)) for cell in JUDGED}
     copied = {cell.arm: results["copy"].settings(cell) for cell in results["copy"].finished}
     done = {(of, name_of(cell)): cell for of in ("", "wide", "short") for cell in results[of].finished}
     first = {of: Results(study, results[of].runs) for of, study in FIRST.items()}
@@ -413,7 +412,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
     }
     return {
         "long": {name: each.mean() for name, each in scores["long"].items()},
-        "unclipped": {name: each.mean() for name, each in unclipped.items()},
+        "unclipped": {name_of(of): accuracies(results[""].scored(of, result=UNCLIPPED)).mean() for of in JUDGED},
         "pairs": {name: each.mean() for name, each in scores["sum"].items()},
         "clipped": {name: 100 * np.mean([run.measured.clipped for run in each]) for name, each in runs["long"].items()},
         "best": {

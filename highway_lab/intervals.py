@@ -49,7 +49,9 @@ class Estimate(NamedTuple):
     df: float
 
     def interval(self, level: float = LEVEL) -> Interval:
-        from scipy.stats import t  # imports in half a second
+        if np.isinf(self.se):
+            return Interval(self.value, np.inf)
+        from scipy.stats import t  # imports in half a second, which single runs need not wait for
 
         return Interval(self.value, self.se * float(t.ppf((1 + level) / 2, self.df)))
 

@@ -1,6 +1,7 @@
 """Intervals of means, differences over seeds and images, Welch's test, Holm's correction, the words of a family."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -8,6 +9,13 @@ import pytest
 from experiments.comparisons import holm, judge_family, over_seeds_and_images
 from highway_lab.console import count_of
 from highway_lab.intervals import Estimate, Interval, difference, interval, judge, mean_of, welch
+
+
+def test_a_single_run_does_not_wait_for_scipy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    assert interval([1.0]) == Interval(1.0, math.inf)
+    with pytest.raises(ImportError):
+        interval([1.0, 2.0])
 
 
 def test_the_interval_over_seeds_is_students():
